@@ -24,6 +24,7 @@ __all__ = [
     "MergeError",
     "MissingExtraError",
     "SchemaError",
+    "SkippedWarning",
     "SourceError",
     "StreamNBError",
     "near_misses",
@@ -86,6 +87,10 @@ class MissingExtraError(StreamNBError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'streamnb[{extra}]'")
+
+
+class SkippedWarning(UserWarning):
+    """A damaged file, or a part of one, was left out because `on_error="skip"` asked for it."""
 
 
 def near_misses(name: str, names: Iterable[str]) -> str:

@@ -21,11 +21,25 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Codes", "Column", "Engine", "Flags", "Floats", "Likelihood", "Shard", "Source", "Statistic"]
+__all__ = [
+    "BATCH_ROWS",
+    "Codes",
+    "Column",
+    "Engine",
+    "Flags",
+    "Floats",
+    "Likelihood",
+    "Shard",
+    "Source",
+    "Statistic",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
+
+BATCH_ROWS = 65_536
+"""Rows of a batch: shards are cut into batches of this many rows, so that results never depend on a reader."""
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -1,0 +1,130 @@
+"""Files that appear whole or not at all: written under a temporary name beside the target, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from streamnb.errors import SourceError
+
+try:
+    import fcntl
+except ImportError:  # Windows: an open file cannot be removed there, so no lock is needed
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["open_atomically", "write_bytes_atomically"]
+
+_LEFTOVER_SECONDS = 3600.0
+_WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+def write_bytes_atomically(path: str | os.PathLike[str], data: Any) -> None:
+    """Make `path` hold `data` (bytes or a buffer), durably; who reads it finds the old content or the new.
+
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "a.bin"
+    >>> write_bytes_atomically(target, b"whole")
+    >>> target.read_bytes()
+    b'whole'
+    """
+    with open_atomically(path) as stream:
+        try:
+            stream.write(memoryview(data))
+        except OSError as error:
+            raise _cannot_write(Path(path), error) from None
+
+
+@contextmanager
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a stream whose bytes become the content of `path` if the block ends well, and vanish if it raises.
+
+    A link stays a link, and its target is replaced; a replaced file keeps its permissions; a new one honours
+    the umask. A pipe or device (`/dev/stdout`) is written straight. SourceError if `path` cannot be written.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise SourceError(f"Cannot write {path}: it is a folder")
+        straight = path.exists() and not path.is_file()
+        target = Path(os.path.realpath(path))
+        if target.is_file() and not os.access(target, os.W_OK):
+            raise SourceError(f"Cannot write {path}: the file is read-only")
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        stream: BinaryIO = path.open("wb") if straight else temporary.open("xb")
+    except SourceError:
+        raise
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    if straight:
+        with stream:
+            yield stream
+        return
+
+    try:
+        with stream:
+            _lock(stream)
+            with suppress(OSError):  # no target yet, or a file system without permissions
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.errno in _WRITE_ERRORS:
+            raise _cannot_write(path, error) from None
+        raise
+    _sync_folder(target.parent)
+    _remove_leftovers(target)
+
+
+def _cannot_write(path: Path, error: OSError) -> SourceError:
+    reason = error.strerror or str(error)
+    if error.errno == errno.ENOENT:
+        reason = f"the folder {path.parent} does not exist"
+    return SourceError(f"Cannot write {path}: {reason}")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in the folder survive a power cut, where the system can."""
+    with suppress(OSError):  # Windows, and some network file systems, cannot
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _lock(stream: BinaryIO) -> bool:
+    """Lock a temporary file for as long as its writer lives; False if another one holds it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed writers of the same target left behind.
+
+    Only files that nobody holds locked, and that are old: a young one may belong to a writer that has opened
+    it and not yet locked it.
+    """
+    pattern = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{16}\.tmp")
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name) and time.time() - entry.stat().st_mtime > _LEFTOVER_SECONDS:
+                with suppress(OSError), Path(entry.path).open("rb") as stream:
+                    if _lock(stream):
+                        Path(entry.path).unlink()

@@ -1,0 +1,295 @@
+"""What adds up by itself: sums of features per class, and counts of categories per class."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import DataError, MergeError
+from streamnb.kernels import Groups, Kernels, Sums, implementation, measure
+from streamnb.moments import checked_arrays
+from streamnb.protocols import Codes, Column, Floats
+
+__all__ = ["CategoryCounts", "FeatureSums"]
+
+SPARSE = 4
+"""A batch is counted without a table when that would have more cells than this many for each row."""
+
+
+class FeatureSums:
+    """The sums of a block of columns that are never negative; every array has shape (n_classes, n_features).
+
+    - `count` (int64): the cells present, and `sum_of_weights`: their weights.
+    - `total`: the sum of weight × value; for 0/1 columns, the weight of the ones.
+
+    The arrays are never changed in place, only replaced: `copy.copy` of a statistic stays as it is.
+
+    >>> import numpy as np
+    >>> from streamnb.kernels import Groups
+    >>> from streamnb.protocols import Column
+    >>> visits = Column(np.array([2, 3, 0, 7]), valid=np.array([True, True, True, False]))
+    >>> sums = FeatureSums.of(Groups(np.array([0, 0, 1, 1]), n_classes=2), [visits])
+    >>> sums.total.ravel(), sums.count.ravel()
+    (array([5., 0.]), array([2, 1]))
+    """
+
+    def __init__(self, n_classes: int, n_features: int, weighted: bool = False) -> None:
+        shape = (n_classes, n_features)
+        self.weighted = weighted
+        self.count: NDArray[np.int64] = np.zeros(shape, np.int64)
+        self._weight: Floats | None = np.zeros(shape) if weighted else None
+        self.total: Floats = np.zeros(shape)
+
+    @property
+    def n_classes(self) -> int:
+        """The length of axis 0."""
+        return len(self.count)
+
+    @property
+    def n_features(self) -> int:
+        """The length of axis 1."""
+        return int(self.count.shape[1])
+
+    @property
+    def sum_of_weights(self) -> Floats:
+        """The weights of the cells present; without weights, their count as float64."""
+        return self.count.astype(np.float64) if self._weight is None else self._weight
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the arrays, in bytes."""
+        return sum(array.nbytes for array in self.arrays().values())
+
+    @classmethod
+    def of(cls, groups: Groups, block: Sequence[Column], *, infinite: str = "error") -> Self:
+        """Return the sums of one batch.
+
+        Raises:
+            DataError: a negative value; ±inf, unless `infinite` is "missing": with column and row. Or a sum that
+                overflows, with column.
+        """
+        sums = cls(groups.n_classes, len(block), groups.weight is not None)
+        if not len(groups) or not block:
+            return sums
+        kernels = implementation()
+        shape = (len(block), groups.n_classes)
+        count, weight, total = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        with np.errstate(all="ignore"):
+            for j, column in enumerate(block):
+                count[j], weight[j], total[j], _ = _measure_counts(kernels, groups, column, j, infinite)
+        whole = np.ascontiguousarray
+        sums._put(whole(count.T), whole(weight.T), whole(total.T))
+        return sums
+
+    def merge(self, other: Self, index: NDArray[np.intp]) -> None:
+        """Add another statistic, whose class i is class index[i] here; on an error self is unchanged.
+
+        Raises:
+            DataError: a sum that overflows, with the column.
+            MergeError: another number of features, or only one side has weights.
+        """
+        if self.n_features != other.n_features or self.weighted != other.weighted:
+            raise MergeError(
+                f"Expected sums of {self.n_features} features with weights={self.weighted}, "
+                f"got {other.n_features} features with weights={other.weighted}"
+            )
+        count, weight, total = self.count.copy(), self.sum_of_weights.copy(), self.total.copy()
+        with np.errstate(all="ignore"):
+            count[index] += other.count
+            weight[index] += other.sum_of_weights
+            total[index] += other.total
+        self._put(count, weight, total)
+
+    def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
+        """Make room for new classes: the old class i becomes class index[i] of n_classes."""
+        grown = type(self)(n_classes, self.n_features, self.weighted)
+        arrays = grown.arrays()
+        for name, array in self.arrays().items():
+            arrays[name][index] = array
+        self._take(arrays)
+
+    def copy(self) -> Self:
+        """Return an equal statistic that shares no memory with this one."""
+        return copy.deepcopy(self)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a state file holds, by name: the statistic's own, not copies."""
+        held: dict[str, NDArray[Any]] = {"count": self.count}
+        if self._weight is not None:
+            held["sum_of_weights"] = self._weight
+        return held | {"total": self.total}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the statistic that `arrays` came from; it has weights if they are there.
+
+        Raises:
+            FileFormatError: an array is absent, or of another shape or type, or has a value that cannot be.
+        """
+        sums = cls(0, 0, "sum_of_weights" in arrays)
+        sums._take(checked_arrays(arrays, sums.arrays()))
+        return sums
+
+    def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.count, self.total = arrays["count"], arrays["total"]
+        self._weight = arrays["sum_of_weights"] if self.weighted else None
+
+    def _put(self, count: NDArray[np.int64], weight: Floats, total: Floats) -> None:
+        """Replace all arrays, unless one of them holds what no statistic may hold."""
+        wrong = ~(np.isfinite(total) & np.isfinite(weight))
+        if wrong.any():
+            raise DataError(
+                "Expected counts whose sum fits in a float64, got an overflow",
+                column=int(wrong.any(axis=0).argmax()),
+            )
+        self.count, self.total = count, total
+        self._weight = weight if self.weighted else None
+
+
+def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int, infinite: str) -> Sums:
+    values = column.values
+    # Not "min < 0": a NaN anywhere makes the minimum NaN.
+    if values.dtype.kind in "if" and not values.min() >= 0:
+        negative = values < 0
+        if values.dtype.kind == "f":
+            negative &= np.isfinite(values)  # −inf is refused, or missing, like +inf
+        if column.valid is not None:
+            negative &= column.valid
+        if negative.any():
+            row = int(negative.argmax())
+            raise DataError(f"Expected a count of at least 0, got {float(values[row])}", column=place, row=row)
+    sums, _ = measure(kernels, groups, column, place, None, infinite)
+    return sums
+
+
+class CategoryCounts:
+    """The counts of one categorical column: `counts` has shape (n_classes, n_categories).
+
+    int64, or float64 sums of weights when `weighted`. `add` and `merge` change the array in place: neither can fail.
+
+    >>> import numpy as np
+    >>> from streamnb.kernels import Groups
+    >>> sites = np.array([0, 1, 1, -1], np.int32)  # -1 is missing
+    >>> CategoryCounts.of(Groups(np.array([0, 0, 1, 1]), n_classes=2), sites, n_categories=2).counts
+    array([[1, 1],
+           [0, 1]])
+    """
+
+    def __init__(self, n_classes: int, n_categories: int, weighted: bool = False) -> None:
+        self.weighted = weighted
+        self.counts: NDArray[Any] = np.zeros((n_classes, n_categories), np.float64 if weighted else np.int64)
+
+    @property
+    def n_classes(self) -> int:
+        """The length of axis 0."""
+        return len(self.counts)
+
+    @property
+    def n_categories(self) -> int:
+        """The length of axis 1."""
+        return int(self.counts.shape[1])
+
+    @property
+    def present(self) -> NDArray[Any]:
+        """The rows of each class (their weights, if weighted) in which the cell was there: shape (n_classes,)."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of the array, in bytes."""
+        return self.counts.nbytes
+
+    @classmethod
+    def of(cls, groups: Groups, codes: Codes, n_categories: int) -> Self:
+        """Return the counts of one batch; `codes` (n_rows,) are below n_categories, and -1 where missing."""
+        counts = cls(groups.n_classes, n_categories, groups.weight is not None)
+        counts.add(groups, codes, np.arange(groups.n_classes), np.arange(n_categories))
+        return counts
+
+    def add(self, groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
+        """Count a batch whose class i is class index[i] here, and whose category j is category categories[j].
+
+        Two codes may stand for one category; a code that no row uses may have -1. When classes × categories are
+        many more than the rows, each row is added by itself, and no table of the batch is made.
+
+        Raises:
+            ValueError: a code outside of `categories`.
+        """
+        if not len(codes):
+            return
+        if codes.min() < -1 or codes.max() >= len(categories):
+            raise ValueError(f"expected codes from -1 to {len(categories) - 1}, got others")
+        if groups.n_classes * len(categories) > SPARSE * max(len(codes), 4096):
+            rows = np.flatnonzero(codes >= 0)
+            cells = index[groups.codes[rows]] * self.n_categories + categories[codes[rows]]
+            amounts = 1 if groups.weight is None else groups.weight[rows]
+            np.add.at(self.counts.reshape(-1), cells, amounts)
+            return
+        table = implementation().table(groups, codes, len(categories))
+        used = np.flatnonzero(categories >= 0)
+        if len(used) < len(categories):
+            table, categories = table[:, used], categories[used]
+        if len(np.unique(categories)) == len(categories):
+            self._add_table(table, index, categories)
+        else:
+            np.add.at(self.counts, np.ix_(index, categories), table)
+
+    def merge(self, other: Self, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
+        """Add another's counts: its class i is class index[i] here, its category j is category categories[j].
+
+        Raises:
+            MergeError: only one side has weights.
+        """
+        if self.weighted != other.weighted:
+            raise MergeError(f"Expected category counts with weights={self.weighted}, got weights={other.weighted}")
+        self._add_table(other.counts, index, categories)
+
+    def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
+        """Make room for new classes: the old class i becomes class index[i] of n_classes."""
+        grown = np.zeros((n_classes, self.n_categories), self.counts.dtype)
+        grown[index] = self.counts
+        self.counts = grown
+
+    def grow_categories(self, index: NDArray[np.intp], n_categories: int) -> None:
+        """Make room for new categories: the old category j becomes category index[j] of n_categories."""
+        grown = np.zeros((self.n_classes, n_categories), self.counts.dtype)
+        grown[:, index] = self.counts
+        self.counts = grown
+
+    def copy(self) -> Self:
+        """Return equal counts that share no memory with these."""
+        return copy.deepcopy(self)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the array that a state file holds: the statistic's own, not a copy."""
+        return {"counts": self.counts}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the counts that `arrays` came from; float64 means that they are weighted.
+
+        Raises:
+            FileFormatError: the array is absent, or of another shape or type, or has a value that cannot be.
+        """
+        held = arrays.get("counts")
+        counts = cls(0, 0, held is not None and held.dtype == np.float64)
+        counts.counts = checked_arrays(arrays, counts.arrays())["counts"]
+        return counts
+
+    def _add_table(self, table: NDArray[Any], index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
+        """Add a table in place; `index` and `categories` have no position twice."""
+        if _is_everything(categories, self.n_categories):
+            if _is_everything(index, self.n_classes):
+                self.counts += table
+            else:
+                self.counts[index] += table
+        else:
+            self.counts[np.ix_(index, categories)] += table
+
+
+def _is_everything(index: NDArray[np.intp], length: int) -> bool:
+    return len(index) == length and bool((index == np.arange(length)).all())

@@ -1,0 +1,283 @@
+"""Arrow in, NumPy out: the only room that knows both.
+
+A batch becomes label codes, weights and blocks of columns, without copies where Arrow's buffers allow it. Encoding
+never changes a state, so a batch that is refused here has not been counted in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streamnb.errors import DataError, SchemaError
+from streamnb.protocols import BATCH_ROWS, Codes, Column, Flags, Floats
+from streamnb.schema import Schema
+from streamnb.vocabulary import Vocabulary, category_type, plain_type
+
+__all__ = ["Blocks", "CategoryColumn", "Training", "encode_features", "encode_training", "record_batches"]
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryColumn:
+    """One categorical column: distinct values in any order (some may be unused), and codes into them.
+
+    `codes` has shape (n_rows,); -1 is a missing cell. A value may stand twice: codes are looked up by value.
+    """
+
+    values: pa.Array
+    codes: Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The feature columns of one batch by kind, in the order of the schema."""
+
+    n_rows: int
+    numeric: Sequence[Column]
+    categorical: Sequence[CategoryColumn]
+    binary: Sequence[Column]
+    counts: Sequence[Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One batch made ready to be counted: the rows that have a label and a weight above 0.
+
+    `labels` are the labels of these rows, distinct and sorted, `codes` index them, `kept` gives each row's number in the batch (None: all).
+    """
+
+    labels: pa.Array
+    codes: Codes
+    weight: Floats | None
+    blocks: Blocks
+    kept: NDArray[np.intp] | None
+    rows_without_label: int
+
+
+def record_batches(data: Any, schema: Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield what anything that exports Arrow holds, cut to at most `BATCH_ROWS` rows and to the columns named.
+
+    Raises:
+        SchemaError: not Arrow data, or columns and types that do not fit the schema.
+    """
+    if isinstance(data, pa.RecordBatch):
+        schema.check(data.schema, columns)
+        batches: Iterator[pa.RecordBatch] = iter([data])
+        arrow_schema = data.schema
+    else:
+        reader = _reader(data)
+        schema.check(reader.schema, columns)
+        batches, arrow_schema = iter(reader), reader.schema
+    index = [arrow_schema.get_field_index(name) for name in columns]
+    for batch in batches:
+        # A table's only batch may have no rows: the schema has been checked, there is nothing to count.
+        selected = batch if index == list(range(batch.num_columns)) else batch.select(index)
+        if selected.num_rows <= BATCH_ROWS:
+            yield selected
+        else:
+            yield from (selected.slice(i, BATCH_ROWS) for i in range(0, selected.num_rows, BATCH_ROWS))
+
+
+def _reader(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+        # A pandas column of mixed objects has no Arrow type.
+        raise SchemaError(f"Expected data that exports Arrow, got {type(data).__name__}: {error}") from None
+    raise SchemaError(
+        "Expected a RecordBatch, Table, DataFrame or anything else that exports Arrow, "
+        f"got {type(data).__module__}.{type(data).__qualname__}"
+    )
+
+
+def encode_training(batch: pa.RecordBatch, schema: Schema) -> Training:
+    """Encode a batch for counting; rows without a label are left out and counted, rows of weight 0 are no rows.
+
+    Raises:
+        DataError: a weight that is missing, negative or not finite; a binary cell that is not 0/1.
+    """
+    label = batch.column(schema.label)
+    encoded = _categories(label, plain_type(label.type))
+    codes, labels = encoded.codes, encoded.values
+    keep = codes >= 0
+    without_label = len(codes) - int(np.count_nonzero(keep))
+    weight = None
+    if schema.weight is not None:
+        weight = _weights(batch.column(schema.weight), schema.weight, keep)
+        keep &= weight > 0
+    kept = None
+    if without_label or weight is not None:
+        kept = None if keep.all() else np.flatnonzero(keep)
+    if kept is not None:
+        codes = codes[kept]
+        weight = None if weight is None else weight[kept]
+    labels, codes = _sorted_and_used(labels, codes)
+    return Training(labels, codes, weight, encode_features(batch, schema, kept), kept, without_label)
+
+
+def _sorted_and_used(values: pa.Array, codes: Codes) -> tuple[pa.Array, Codes]:
+    """Return the values that codes name, distinct and sorted, and the codes into them."""
+    used = np.bincount(codes, minlength=len(values)) > 0
+    vocabulary = Vocabulary.of(values if used.all() else values.filter(pa.array(used)))
+    if vocabulary.values.equals(values):
+        return values, codes
+    return vocabulary.values, vocabulary.index(values)[codes]
+
+
+def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp] | None = None) -> Blocks:
+    """Encode the feature columns; `kept` picks rows.
+
+    Raises:
+        DataError: a binary cell that is not 0/1 where the schema gives no threshold.
+    """
+    column = batch.column
+    numeric = [_numbers(column(name), kept) for name in schema.numeric]
+    counts = [_numbers(column(name), kept) for name in schema.counts]
+    binary = [_zero_or_one(_numbers(column(name), kept), schema.threshold(name), name, kept) for name in schema.binary]
+    categorical = []
+    for name in schema.categorical:
+        encoded = _categories(column(name), category_type(column(name).type))
+        codes = encoded.codes if kept is None else encoded.codes[kept]
+        categorical.append(CategoryColumn(encoded.values, codes))
+    n_rows = batch.num_rows if kept is None else len(kept)
+    return Blocks(n_rows, numeric, categorical, binary, counts)
+
+
+def _weights(column: pa.Array, name: str, keep: Flags) -> Floats:
+    numbers = _numbers(column, None)
+    weight = np.asarray(numbers.values, np.float64)
+    absent = np.isnan(weight) if numbers.valid is None else ~numbers.valid | np.isnan(weight)
+    bad = keep & (absent | (weight < 0) | np.isinf(weight))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        got = "none" if absent[row] else str(weight[row])
+        raise DataError(f"Expected a weight of at least 0, got {got}", column=name, row=row)
+    return weight
+
+
+def _valid(array: pa.Array) -> Flags | None:
+    """Unpack the validity bits; None when nothing is null."""
+    if not array.null_count:
+        return None
+    return _bits(array.buffers()[0], array.offset, len(array))
+
+
+def _bits(buffer: pa.Buffer, offset: int, length: int) -> Flags:
+    first, last = offset // 8, (offset + length + 7) // 8
+    packed = np.frombuffer(buffer, np.uint8, last - first, first)
+    return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + length].view(np.bool_)
+
+
+def _numbers(array: pa.Array, kept: NDArray[np.intp] | None) -> Column:
+    dtype = array.type
+    if pa.types.is_dictionary(dtype):
+        array = array.dictionary_decode()
+        dtype = array.type
+    if pa.types.is_null(dtype):
+        column = Column(np.zeros(len(array)), np.zeros(len(array), np.bool_))
+    elif not len(array):
+        column = Column(np.zeros(0))
+    elif pa.types.is_boolean(dtype):
+        column = Column(_bits(array.buffers()[1], array.offset, len(array)).view(np.uint8), _valid(array))
+    else:
+        if pa.types.is_decimal(dtype):
+            array = array.cast(pa.float64())
+            dtype = array.type
+        values = np.frombuffer(array.buffers()[1], dtype.to_pandas_dtype(), len(array) + array.offset)
+        column = Column(values[array.offset :], _valid(array))
+    if kept is None:
+        return column
+    return Column(column.values[kept], None if column.valid is None else column.valid[kept])
+
+
+def _zero_or_one(column: Column, threshold: float | None, name: str, kept: NDArray[np.intp] | None) -> Column:
+    """Return the column as 0 and 1 in uint8; NaN is missing."""
+    values, valid = column.values, column.valid
+    if values.dtype.kind == "f":
+        number = ~np.isnan(values)
+        if not number.all():
+            valid = number if valid is None else valid & number
+    ones = values > (0 if threshold is None else threshold)
+    if threshold is None and values.dtype != np.bool_:
+        wrong = ones != values if valid is None else (ones != values) & valid
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise DataError(
+                f"Expected 0 or 1, got {values[row]}; binarize= gives a threshold",
+                column=name,
+                row=row if kept is None else int(kept[row]),
+            )
+    return Column(ones.view(np.uint8), valid)
+
+
+def _categories(array: pa.Array, target: pa.DataType) -> CategoryColumn:
+    """Return distinct values of the target type and codes into them; null and NaN are missing."""
+    if pa.types.is_null(array.type):
+        return CategoryColumn(pa.array([], target), np.full(len(array), -1, np.int32))
+    if pa.types.is_integer(array.type):
+        narrow = _narrow_integers(array, target)
+        if narrow is not None:
+            return narrow
+    if not pa.types.is_dictionary(array.type):
+        plain = plain_type(array.type)
+        if pa.types.is_float16(array.type) or pa.types.is_decimal(array.type):
+            array = array.cast(plain)  # these have no kernel of their own
+        array = array.dictionary_encode()
+    indices, values = array.indices, array.dictionary
+    codes = np.asarray(_numbers(indices, None).values, np.int32)
+    valid = _valid(indices)
+    if valid is not None:
+        codes = np.where(valid, codes, np.int32(-1))
+    values = _plain(values, target)
+    if pa.types.is_floating(target):
+        values = pc.add(values, pa.scalar(0.0, target))  # -0.0 and 0.0 are one category
+    missing = pc.is_null(values, nan_is_null=True)
+    if missing.true_count:
+        # The place of a missing value in the dictionary goes: codes shift to the values that remain.
+        there = ~_numbers(missing, None).values.view(np.bool_)
+        place = np.where(there, np.cumsum(there) - 1, -1).astype(np.int32)
+        codes = np.where(codes >= 0, place[codes], np.int32(-1))
+        values = values.filter(pa.array(there))
+    return CategoryColumn(values, codes)
+
+
+def _narrow_integers(array: pa.Array, target: pa.DataType) -> CategoryColumn | None:
+    """Encode integers that lie close together by subtraction, several times faster than by hashing."""
+    column = _numbers(array, None)
+    values, valid = column.values, column.valid
+    present = values if valid is None else values[valid]
+    if not len(present):
+        return None
+    low, high = int(present.min()), int(present.max())
+    if high - low >= min(len(values), 1 << 16):
+        return None
+    # Unsigned, because the difference of two int8 may not fit an int8; it wraps around to the right place.
+    codes = (values - values.dtype.type(low)).view(f"u{values.itemsize}").astype(np.int32)
+    if valid is not None:
+        codes = np.where(valid, codes, np.int32(-1))
+    values_between = pa.array(np.arange(low, high + 1, dtype=values.dtype)).cast(target)
+    return CategoryColumn(values_between, codes)
+
+
+def _plain(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.type == target:
+        return values
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_string())  # views have no direct cast to the short layout
+    return values.cast(target)

@@ -1,0 +1,320 @@
+"""The hot loops, in NumPy: sums of one column per class, and counts of categories per class.
+
+`implementation()` gives these, or the compiled ones of `kernels_jit` where Numba is there; both keep one contract,
+and differ at most in the last bits. Which of the two runs depends on the environment only, never on the data, so
+that the same rows give the same bits in every process of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.errors import DataError
+from streamnb.protocols import Codes, Column, Flags, Floats
+
+__all__ = ["Groups", "Kernels", "Sums", "implementation", "measure", "numpy_kernels"]
+
+CHUNK = 32_768
+"""Values handled at a time: 256 KiB, which stays in a core's own cache together with the column they come from."""
+
+PROBE = 256
+"""Values looked at first for NaN: a column that holds NaN mostly shows one early, and is then summed once only."""
+
+FEW = 4
+"""Up to one missing cell in this many is filled in; beyond it, the rows are picked instead."""
+
+
+class Sums(NamedTuple):
+    """What one column leaves behind of a batch, per class, over the cells that are present: each of (n_classes,).
+
+    `number` is how many; `deviation` and `square` are the weighted sums of x − pivot and (x − pivot)²; without a
+    pivot, `deviation` is the sum of x and `square` means nothing. `weight` is the number as float64 where rows have
+    no weights.
+    """
+
+    number: NDArray[np.int64]
+    weight: Floats
+    deviation: Floats
+    square: Floats
+
+
+class Chunk(NamedTuple):
+    """A run of rows in the order of their classes, cut to fit the cache."""
+
+    order: NDArray[np.intp]
+    weight: Floats | None
+    classes: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+
+
+class Segments:
+    """Rows in the order of their classes: one segment for each class that has rows, none of them empty.
+
+    An empty segment must never reach `np.add.reduceat`, which gives it the first value of the next one.
+    """
+
+    def __init__(self, order: NDArray[np.intp], lengths: NDArray[np.intp], weight: Floats | None) -> None:
+        self.order = order
+        self.weight = None if weight is None else weight.take(order)
+        self.rows = lengths
+        self.classes = np.flatnonzero(lengths)
+        self.ends = np.cumsum(lengths[self.classes])
+        self.starts = self.ends - lengths[self.classes]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The sum of weights of each class, (n_classes,)."""
+        if self.weight is None:
+            return self.rows.astype(np.float64)
+        total = np.zeros(len(self.rows))
+        if len(self.classes):
+            total[self.classes] = np.add.reduceat(self.weight, self.starts)
+        return total
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        """The rows, cut every `CHUNK`."""
+        return list(self._cut())
+
+    def only(self, present: Flags, weight: Floats | None) -> Segments:
+        """Return the segments without the rows in which `present` is False."""
+        kept = np.flatnonzero(present.take(self.order))
+        lengths = np.zeros_like(self.rows)
+        lengths[self.classes] = np.searchsorted(kept, self.ends) - np.searchsorted(kept, self.starts)
+        return Segments(self.order.take(kept), lengths, weight)
+
+    def _cut(self) -> Iterator[Chunk]:
+        for low in range(0, len(self.order), CHUNK):
+            high = min(low + CHUNK, len(self.order))
+            here = slice(np.searchsorted(self.ends, low, "right"), np.searchsorted(self.starts, high))
+            starts = np.maximum(self.starts[here], low) - low
+            lengths = np.minimum(self.ends[here], high) - low - starts
+            weight = None if self.weight is None else self.weight[low:high]
+            yield Chunk(self.order[low:high], weight, self.classes[here], starts, lengths)
+
+
+class Groups:
+    """The rows of one batch by class, shared by all columns of the batch.
+
+    `codes` has shape (n_rows,), each at least 0 and below `n_classes`; `weight` is float64 above 0, or None.
+    """
+
+    def __init__(self, codes: NDArray[Any], n_classes: int, weight: Floats | None = None) -> None:
+        self.codes: Codes = np.ascontiguousarray(codes, np.int32)
+        self.n_classes = n_classes
+        self.weight = None if weight is None else np.ascontiguousarray(weight, np.float64)
+        self.rows: NDArray[np.int64] = np.bincount(self.codes, minlength=n_classes)
+        if len(self.rows) > n_classes:
+            raise ValueError(f"expected codes below {n_classes}, got {self.codes.max()}")
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The rows in the order of their classes, and within a class in the order of the batch."""
+        # NumPy sorts 16-bit integers by radix, several times faster than wider ones.
+        order = np.argsort(self.codes.astype(np.uint16), kind="stable")
+        if self.n_classes > 1 << 16:
+            high = (self.codes >> 16).astype(np.uint16).take(order)
+            order = order.take(np.argsort(high, kind="stable"))
+        return Segments(order, self.rows, self.weight)
+
+    @cached_property
+    def first(self) -> NDArray[np.intp]:
+        """The first row of each class, (n_classes,); 0 for a class without rows."""
+        return self.first_of(None)
+
+    def first_of(self, present: Flags | None) -> NDArray[np.intp]:
+        """Return the first row of each class among those present, (n_classes,); 0 where there is none."""
+        rows = np.arange(len(self)) if present is None else np.flatnonzero(present)
+        first = np.zeros(self.n_classes, np.intp)
+        # Of several values assigned to one place the last stays: here the lowest row.
+        first[self.codes[rows[::-1]]] = rows[::-1]
+        return first
+
+
+class SumsKernel(Protocol):
+    """Sum one column per class; `present` None means every cell, `pivot` (n_classes,) None means sums of x alone."""
+
+    def __call__(self, groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums: ...
+
+
+class TableKernel(Protocol):
+    """Count category codes per class: (n_classes, n_categories), int64, or float64 where rows have weights."""
+
+    def __call__(self, groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]: ...
+
+
+class Kernels(NamedTuple):
+    """One implementation of the hot loops."""
+
+    name: str
+    sums: SumsKernel
+    table: TableKernel
+
+
+def implementation() -> Kernels:
+    """Return the compiled kernels where Numba can be imported and STREAMNB_JIT is not "0", else NumPy's.
+
+    Numba is imported by the first call, not by `import streamnb`: it takes half a second.
+    """
+    compiled = None if os.environ.get("STREAMNB_JIT") == "0" else _compiled()
+    return numpy_kernels if compiled is None else compiled
+
+
+@cache
+def _compiled() -> Kernels | None:
+    try:
+        from streamnb.kernels_jit import jit_kernels
+    except ImportError:
+        return None
+    return jit_kernels
+
+
+def measure(
+    kernels: Kernels,
+    groups: Groups,
+    column: Column,
+    place: int,
+    pivot: Floats | None,
+    infinite: str,
+) -> tuple[Sums, Floats]:
+    """Return the sums of a column and the pivot of each class that they were taken from, both finite.
+
+    Where `pivot` is NaN the first value of the class in the batch serves: deviations of a constant are then exactly
+    0. Missing values and infinities are looked for only when the sums turn out not to be finite: cells are rarely
+    either. NumPy's warnings must be off.
+
+    Raises:
+        DataError: an infinite value, unless `infinite` is "missing"; or sums beyond float64. `place` is the column.
+    """
+    values, present = column.values, column.valid
+    if values.dtype.kind == "f" and np.isnan(values[:PROBE]).any():
+        present = ~np.isnan(values) if present is None else present & ~np.isnan(values)
+    used = _pivots(groups, values, present, pivot)
+    sums = kernels.sums(groups, values, present, used)
+    if not _finite(sums, used):
+        present = _present(values, column.valid, place, infinite)
+        used = _pivots(groups, values, present, pivot)
+        sums = kernels.sums(groups, values, present, used)
+        if not _finite(sums, used):
+            what = "counts whose sum fits" if used is None else "values whose squared deviations fit"
+            raise DataError(f"Expected {what} in a float64, got an overflow", column=place)
+    return sums, np.zeros(groups.n_classes) if used is None else used
+
+
+def _finite(sums: Sums, pivot: Floats | None) -> bool:
+    checked = sums.deviation + sums.weight
+    if pivot is not None:
+        checked += sums.square
+    return bool(np.isfinite(checked).all())
+
+
+def _pivots(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Floats | None:
+    if pivot is None:
+        return None
+    unknown = np.isnan(pivot)
+    if not unknown.any():
+        return pivot
+    first = groups.first
+    if present is not None:
+        if not present.any():
+            return np.zeros(groups.n_classes)
+        if not present[first[unknown]].all():
+            first = groups.first_of(present)
+    # A class without a value gets some other class's pivot or 0, which then plays no part.
+    own = values[first].astype(np.float64)
+    return np.where(unknown, np.where(np.isfinite(own), own, 0.0), pivot)
+
+
+def _present(values: NDArray[Any], valid: Flags | None, place: int, infinite: str) -> Flags | None:
+    """Which cells hold a number, after a look at every one of them."""
+    if values.dtype.kind != "f":
+        return valid
+    number: Flags
+    if infinite == "missing":
+        number = np.isfinite(values)
+    else:
+        unbounded = np.isinf(values) if valid is None else np.isinf(values) & valid
+        if unbounded.any():
+            row = int(unbounded.argmax())
+            raise DataError(f"Expected a finite number, got {float(values[row])}", column=place, row=row)
+        number = ~np.isnan(values)
+    return number if valid is None else number & valid
+
+
+class _Buffers(threading.local):
+    """Work space of a thread, kept from batch to batch: fresh memory costs more than the sums made in it."""
+
+    def __init__(self) -> None:
+        self.column = np.empty(0)
+        self.chunk = np.empty(CHUNK)
+        self.weighted = np.empty(CHUNK)
+
+    def widened(self, values: NDArray[Any]) -> Floats:
+        """Return the values as float64, in a buffer that the next call overwrites."""
+        if len(self.column) < len(values):
+            self.column = np.empty(len(values))
+        widened = self.column[: len(values)]
+        np.copyto(widened, values, casting="same_kind")
+        return widened
+
+
+_buffers = _Buffers()
+
+
+def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
+    """Sum one column per class: the rows are put in the order of their classes and each run is summed."""
+    column, segments = _buffers.widened(values), groups.segments
+    number, total = segments.rows, segments.weights
+    if present is not None:
+        absent = np.flatnonzero(~present)
+        codes = groups.codes.take(absent)
+        if groups.weight is None:
+            lost: NDArray[Any] = np.bincount(codes, minlength=groups.n_classes)
+        else:
+            lost = np.bincount(codes, groups.weight.take(absent), groups.n_classes)
+        # A weight found by subtraction is as exact as a sum only while most of it remains.
+        if FEW * len(absent) <= len(column) and (2.0 * lost <= total).all():
+            # In the place of a missing cell its class's pivot stands, which adds exactly 0 to either sum.
+            column[absent] = 0.0 if pivot is None else pivot.take(codes)
+            total = total - lost
+            number = number - (lost if groups.weight is None else np.bincount(codes, minlength=groups.n_classes))
+        else:
+            segments = segments.only(present, groups.weight)
+            number, total = segments.rows, segments.weights
+    deviation, square = np.zeros(groups.n_classes), np.zeros(groups.n_classes)
+    for order, weight, classes, starts, lengths in segments.chunks:
+        x = _buffers.chunk[: len(order)]
+        # mode="clip" spares a check of every index, which would take longer than all the rest.
+        np.take(column, order, out=x, mode="clip")
+        if pivot is not None:
+            np.subtract(x, np.repeat(pivot.take(classes), lengths), out=x)
+        weighted = x if weight is None else np.multiply(x, weight, out=_buffers.weighted[: len(order)])
+        deviation[classes] += np.add.reduceat(weighted, starts)
+        if pivot is not None:
+            square[classes] += np.add.reduceat(np.multiply(weighted, x, out=weighted), starts)
+    return Sums(number, total, deviation, square)
+
+
+def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
+    """Count category codes per class; -1, a missing cell, has a column of its own that is then left out."""
+    width = n_categories + 1
+    places = np.multiply(groups.codes, width, dtype=np.intp)
+    places += codes
+    places += 1
+    counts = np.bincount(places, groups.weight, minlength=groups.n_classes * width)
+    return counts.reshape(groups.n_classes, width)[:, 1:]
+
+
+numpy_kernels = Kernels("numpy", _sums, _table)
+"""The kernels that need nothing but NumPy."""

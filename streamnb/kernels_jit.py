@@ -1,0 +1,159 @@
+"""The hot loops, compiled by Numba: one pass over a column. Import it through `kernels.implementation`.
+
+Each class has four accumulators that take turns row by row, so that equal neighbours do not wait for one another's
+additions. The order of the additions is fixed by the rows alone: no fast-math, no threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from streamnb.kernels import Groups, Kernels, Sums
+from streamnb.protocols import Codes, Flags, Floats
+
+__all__ = ["jit_kernels"]
+
+COMPILED = frozenset(map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "uint8")))
+"""Types with loops of their own; others are widened first, as each costs a second of compiling at first use."""
+
+
+MANY = 256
+"""Beyond this many classes each has two accumulators, not four: they then fit a core's fastest cache."""
+
+
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    try:
+        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
+    except RuntimeError:
+        # No folder can be written to: compile in every process anew.
+        return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+def _sum_all(codes: Any, values: Any, pivot: Any, out: Any) -> None:
+    """Sum a column without missing cells or weights into `out` (n_classes, 2): deviations and squares."""
+    n_classes, n_rows = len(pivot), len(values)
+    last = 3 if n_classes <= MANY else 1
+    third = last - 1
+    sums = np.zeros((n_classes, last + 1, 2))
+    whole = n_rows - n_rows % 4
+    for i in range(0, whole, 4):
+        a, b, c, d = codes[i], codes[i + 1], codes[i + 2], codes[i + 3]
+        p, q = values[i] - pivot[a], values[i + 1] - pivot[b]
+        r, s = values[i + 2] - pivot[c], values[i + 3] - pivot[d]
+        sums[a, 0, 0] += p
+        sums[a, 0, 1] += p * p
+        sums[b, 1, 0] += q
+        sums[b, 1, 1] += q * q
+        sums[c, third, 0] += r
+        sums[c, third, 1] += r * r
+        sums[d, last, 0] += s
+        sums[d, last, 1] += s * s
+    for i in range(whole, n_rows):
+        a = codes[i]
+        p = values[i] - pivot[a]
+        sums[a, 0, 0] += p
+        sums[a, 0, 1] += p * p
+    for j in range(n_classes):
+        for k in range(2):
+            out[j, k] = sums[j, 0, k] + sums[j, 1, k]
+            if last == 3:
+                out[j, k] += sums[j, 2, k] + sums[j, 3, k]
+
+
+def _sum_present(codes: Any, values: Any, present: Any, weight: Any, pivot: Any, out: Any) -> None:
+    """Sum a column into `out` (n_classes, 4): deviations, squares, cells and weights; either mask may be empty."""
+    n_classes = len(pivot)
+    last = 3 if n_classes <= MANY else 1
+    masked, weighted = len(present) > 0, len(weight) > 0
+    sums = np.zeros((n_classes + 1, last + 1, 4))
+    for i in range(len(values)):
+        c: Any = np.int64(codes[i])
+        d = values[i] - pivot[c]
+        if masked:
+            # A missing cell goes to a class of its own: a branch here would be guessed wrong too often.
+            c = c if present[i] != 0 else n_classes
+        k = i & last
+        w = weight[i] if weighted else 1.0
+        e = w * d
+        sums[c, k, 0] += e
+        sums[c, k, 1] += e * d
+        sums[c, k, 2] += 1.0
+        if weighted:
+            sums[c, k, 3] += w
+    for j in range(n_classes):
+        for k in range(4):
+            out[j, k] = sums[j, 0, k] + sums[j, 1, k]
+            if last == 3:
+                out[j, k] += sums[j, 2, k] + sums[j, 3, k]
+
+
+def _count(codes: Any, categories: Any, table: Any) -> None:
+    for i in range(len(codes)):
+        table[codes[i], categories[i] + 1] += 1
+
+
+def _weigh(codes: Any, categories: Any, weight: Any, table: Any) -> None:
+    for i in range(len(codes)):
+        table[codes[i], categories[i] + 1] += weight[i]
+
+
+_sum_all_jit = _compiled(_sum_all)
+_sum_present_jit = _compiled(_sum_present)
+_count_jit = _compiled(_count)
+_weigh_jit = _compiled(_weigh)
+
+_NO_FLAGS = np.zeros(0, np.uint8)
+_NO_WEIGHT = np.zeros(0)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: Arrow's buffers are read-only, and to Numba that makes a type of its own."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _column(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the values as one of the compiled types, in one piece."""
+    if values.dtype == np.bool_:
+        values = values.view(np.uint8)
+    dtype = values.dtype if values.dtype in COMPILED else np.dtype(np.float64)
+    if values.dtype != dtype or not (values.flags.c_contiguous and values.flags.aligned):
+        values = values.astype(dtype)
+    return _frozen(values)
+
+
+def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
+    codes, column = _frozen(groups.codes), _column(values)
+    start = np.zeros(groups.n_classes) if pivot is None else pivot
+    if present is None and groups.weight is None:
+        pair = np.empty((groups.n_classes, 2))
+        _sum_all_jit(codes, column, _frozen(start), pair)
+        return Sums(groups.rows, groups.rows.astype(np.float64), pair[:, 0], pair[:, 1])
+    flags = _NO_FLAGS if present is None else np.ascontiguousarray(present).view(np.uint8)
+    weight = _NO_WEIGHT if groups.weight is None else groups.weight
+    four = np.empty((groups.n_classes, 4))
+    _sum_present_jit(codes, column, _frozen(flags), _frozen(weight), _frozen(start), four)
+    count = four[:, 2].astype(np.int64)
+    return Sums(count, four[:, 2 if groups.weight is None else 3], four[:, 0], four[:, 1])
+
+
+def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
+    categories = _frozen(np.ascontiguousarray(codes, np.int32))
+    shape = (groups.n_classes, n_categories + 1)
+    if groups.weight is None:
+        counts = np.zeros(shape, np.int64)
+        _count_jit(_frozen(groups.codes), categories, counts)
+        return counts[:, 1:]
+    weights = np.zeros(shape)
+    _weigh_jit(_frozen(groups.codes), categories, _frozen(groups.weight), weights)
+    return weights[:, 1:]
+
+
+jit_kernels = Kernels("numba", _sums, _table)
+"""The kernels compiled by Numba; each loop is compiled at its first use, and kept on disk where that is possible."""

@@ -1,0 +1,284 @@
+"""The predictor: a frozen model, scored block of rows by block of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamnb import statefile
+from streamnb.encode import Blocks, CategoryColumn, encode_features, record_batches
+from streamnb.errors import DataError, FileFormatError
+from streamnb.families import Complement, log_normalize, probabilities
+from streamnb.likelihoods import Discrete, Gaussians, Table, dense
+from streamnb.protocols import Codes, Floats
+from streamnb.schema import Schema
+from streamnb.sufficient import SufficientStatistics
+from streamnb.vocabulary import Vocabulary
+
+__all__ = ["Predictor"]
+
+BLOCK_ROWS = 4096
+"""Rows scored at once: the block's matrices stay in the processor's cache."""
+
+
+class Predictor:
+    """A finished model: it answers, and never changes. Made by `State.finish` or `Predictor.load`.
+
+    - `classes`: Arrow array (n_classes,), sorted, of the label's own type.
+    - `class_log_prior`: NumPy float64 (n_classes,).
+    - `families`: what each block was finished with, as plain data.
+
+    A missing cell is left out of its row's score. Ties go to the first class in sorted order. A row that is
+    impossible under every class (only without smoothing) gets the prior. A complement block alone takes no prior.
+
+    >>> from streamnb import Schema, State
+    >>> state = State(Schema(label="y", numeric=["x"]))
+    >>> state.update(pa.table({"y": ["a", "a", "b", "b"], "x": [1.0, 3.0, 10.0, 14.0]}))
+    >>> model = state.finish()
+    >>> model.predict(pa.table({"x": [2.0, None, 13.0]})).to_pylist()
+    ['a', 'a', 'b']
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        classes: pa.Array,
+        class_log_prior: Floats,
+        families: Mapping[str, Any],
+        *,
+        numeric: Gaussians | None = None,
+        categorical: Mapping[str, tuple[Vocabulary, Table]] | None = None,
+        binary: Discrete | None = None,
+        counts: Discrete | None = None,
+    ) -> None:
+        """Assemble a predictor from its likelihoods; `State.finish` and `load` do this."""
+        self.schema = schema
+        self.classes = classes
+        self.class_log_prior = class_log_prior
+        self.class_log_prior.flags.writeable = False
+        self.families = families
+        self.numeric, self.binary, self.counts = numeric, binary, counts
+        self.categorical = dict(categorical or {})
+        only_counts = counts is not None and not (schema.numeric or schema.categorical or schema.binary)
+        complement = families.get("counts", {}).get("family") == Complement.__name__
+        self._takes_prior = not (only_counts and complement and len(classes) > 1)
+
+    @classmethod
+    def finish(cls, total: SufficientStatistics, families: Mapping[str, Any], log_prior: Floats) -> Predictor:
+        """Freeze statistics: each block's family turns its statistic into a likelihood."""
+        schema = total.schema
+        likelihoods: dict[str, Any] = {}
+        for block in ("numeric", "binary", "counts"):
+            columns = getattr(schema, block)
+            if columns:
+                likelihoods[block] = families[block].finish(getattr(total, block), columns)
+        likelihoods["categorical"] = {
+            name: (total.categories[name], families["categorical"].finish(counts, name))
+            for name, counts in total.categorical.items()
+        }
+        used = {
+            block: {"family": type(family).__name__, **_plain(dataclasses.asdict(family))}
+            for block, family in families.items()
+            if getattr(schema, block)
+        }
+        return cls(schema, total.classes.values, log_prior, used, **likelihoods)
+
+    # Scoring --------------------------------------------------------------------------------------------------------
+
+    def predict(self, data: Any) -> pa.Array:
+        """Return the most probable label of each row, an Arrow array (n_rows,) of the label's type.
+
+        Raises:
+            SchemaError: a feature column is absent or of a wrong type.
+            DataError: an infinite number, a negative count, or an unseen category where the family says "error".
+        """
+        found: list[NDArray[np.intp]] = [np.zeros(0, np.intp)]
+        for joint in self._joint(data):
+            winner = joint.argmax(axis=0)
+            top = joint[winner, np.arange(joint.shape[1])]
+            if not np.isfinite(top).all():
+                winner = np.where(np.isneginf(top), int(np.argmax(self.class_log_prior)), winner)
+            found.append(winner)
+        return self.classes.take(pa.array(np.concatenate(found)))
+
+    def predict_proba(self, data: Any) -> Floats:
+        """Return the posterior of each class, float64 (n_rows, n_classes), in the order of `classes`."""
+        return self._rows(data, lambda joint: probabilities(joint, self.class_log_prior))
+
+    def predict_log_proba(self, data: Any) -> Floats:
+        """Return the logarithm of `predict_proba`, without underflow; float64 (n_rows, n_classes)."""
+        return self._rows(data, lambda joint: log_normalize(joint, self.class_log_prior))
+
+    def predict_joint_log_proba(self, data: Any) -> Floats:
+        """Return log P(class) + log p(row | class), not normalised; float64 (n_rows, n_classes)."""
+        return self._rows(data, lambda joint: joint)
+
+    def _rows(self, data: Any, present: Callable[[Floats], Floats]) -> Floats:
+        parts = [present(joint).T for joint in self._joint(data)]
+        if not parts:
+            return np.zeros((0, len(self.classes)))
+        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def _joint(self, data: Any) -> Iterator[Floats]:
+        """Yield joint log probabilities (n_classes, n_rows), `BLOCK_ROWS` rows at a time."""
+        seen = 0
+        for batch in record_batches(data, self.schema, self.schema.features):
+            try:
+                blocks = encode_features(batch, self.schema)
+                codes = [
+                    self._codes(name, column)
+                    for name, column in zip(self.schema.categorical, blocks.categorical, strict=True)
+                ]
+                for first in range(0, blocks.n_rows, BLOCK_ROWS):
+                    yield self._score(blocks, codes, first, min(first + BLOCK_ROWS, blocks.n_rows))
+            except DataError as error:
+                raise (error if error.row is None else error.at(row=seen + error.row)) from None
+            seen += batch.num_rows
+
+    def _score(self, blocks: Blocks, codes: list[Codes], first: int, stop: int) -> Floats:
+        out = np.empty((len(self.classes), stop - first))
+        out[:] = self.class_log_prior[:, None] if self._takes_prior else 0.0
+        # A value too far out for its square is impossible under every class: −inf, and the prior decides.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block, least in (("numeric", -np.inf), ("binary", -np.inf), ("counts", 0.0)):
+                likelihood = getattr(self, block)
+                if likelihood is None:
+                    continue
+                try:
+                    values, present = dense(
+                        getattr(blocks, block), first, stop, infinite=self.schema.infinite, least=least
+                    )
+                except DataError as error:
+                    assert isinstance(error.column, int)
+                    raise error.at(column=getattr(self.schema, block)[error.column]) from None
+                likelihood.add_to(out, values, present)
+            for (_, table), code in zip(self.categorical.values(), codes, strict=True):
+                table.add_to(out, code[first:stop])
+        return out
+
+    def _codes(self, name: str, column: CategoryColumn) -> Codes:
+        """Codes into the training's categories: −1 missing, −2 never seen in training."""
+        vocabulary, table = self.categorical[name]
+        values = column.values
+        if values.type != vocabulary.type and len(values):
+            values = values.cast(vocabulary.type, safe=False) if _castable(values, vocabulary) else values
+        place = vocabulary.index(values) if values.type == vocabulary.type else np.full(len(values), -1, np.int32)
+        lookup = np.append(np.where(place < 0, np.int32(-2), place), np.int32(-1))
+        codes: Codes = lookup[column.codes]
+        if table.unseen is None and (codes == -2).any():
+            row = int(np.flatnonzero(codes == -2)[0])
+            got = column.values[int(column.codes[row])].as_py()
+            raise DataError(f"Expected a category seen in training, got {got!r}", column=name, row=row)
+        return codes
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a model file; equal predictors give equal bytes."""
+        return statefile.dumps("predictor", *self._content())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Predictor:
+        """Return the predictor that `to_bytes` wrote.
+
+        Raises:
+            FileFormatError: the bytes are not a predictor.
+        """
+        return cls._from_contents(statefile.loads(data), "bytes")
+
+    def save(self, path: str | Path) -> None:
+        """Write the predictor to a file: whole or, after a crash, not at all."""
+        statefile.write(path, "predictor", *self._content())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Predictor:
+        """Read a model file; everything is checked and nothing in it is executed.
+
+        Raises:
+            FileFormatError: not a model file, damaged, or of an unknown format.
+            SourceError: the file is not there.
+        """
+        return cls._from_contents(statefile.read(path, kind="predictor"), str(path))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Predictor) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        # Engines ship predictors between processes in the form of the file, which is checked on arrival.
+        return Predictor.from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        return f"<Predictor of {len(self.classes)} classes, {len(self.schema.features)} features>"
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        header = {"schema": json.loads(self.schema.to_json()), "families": self.families}
+        arrays: dict[str, Any] = {"classes": self.classes, "class_log_prior": self.class_log_prior}
+        for block in ("numeric", "binary", "counts"):
+            likelihood = getattr(self, block)
+            if likelihood is not None:
+                arrays |= {f"{block}.{name}": array for name, array in likelihood.arrays().items()}
+        for i, (vocabulary, table) in enumerate(self.categorical.values()):
+            arrays[f"categorical.{i}.values"] = vocabulary.values
+            arrays |= {f"categorical.{i}.{name}": array for name, array in table.arrays().items()}
+        return header, arrays
+
+    @classmethod
+    def _from_contents(cls, contents: statefile.Contents, where: str) -> Predictor:
+        try:
+            schema, arrays = Schema.from_json(contents.header["schema"]), contents.arrays
+            classes = arrays["classes"]
+            n = len(classes)
+
+            def likelihood(kind: Any, prefix: str, features: int) -> Any:
+                own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+                for name, array in own.items():
+                    if name not in ("values", "unseen") and array.shape != (n, features):
+                        raise ValueError(f"{prefix}{name} has shape {array.shape}, not {(n, features)}")
+                return kind(**{name: array for name, array in own.items() if name != "values"})
+
+            kinds = {"numeric": Gaussians, "binary": Discrete, "counts": Discrete}
+            found: dict[str, Any] = {
+                block: likelihood(kind, f"{block}.", len(getattr(schema, block)))
+                for block, kind in kinds.items()
+                if getattr(schema, block)
+            }
+            found["categorical"] = {}
+            for i, name in enumerate(schema.categorical):
+                values = arrays[f"categorical.{i}.values"]
+                found["categorical"][name] = (
+                    Vocabulary(values),
+                    likelihood(Table, f"categorical.{i}.", len(values)),
+                )
+            if arrays["class_log_prior"].shape != (n,) or Vocabulary.of(classes) != Vocabulary(classes):
+                raise ValueError("classes and priors do not match")
+            return cls(schema, classes, arrays["class_log_prior"], contents.header["families"], **found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(
+                f"Expected a model file, got one that contradicts itself: {error} - {where}"
+            ) from None
+
+
+def _castable(values: pa.Array, vocabulary: Vocabulary) -> bool:
+    """Whether values of one numeric type can be looked up among categories of another without loss."""
+    try:
+        return bool(values.cast(vocabulary.type).cast(values.type).equals(values))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+
+
+def _plain(value: Any) -> Any:
+    """Family parameters as JSON: vectors and mappings as lists and objects."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if isinstance(value, str | int | float | bool | None) else [_plain(item) for item in value]

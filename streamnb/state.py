@@ -1,0 +1,403 @@
+"""The state: the rows counted so far, and which shards they came from; it adds up.
+
+A state holds *parts*. What `update` counts goes into its own part; what a merge brings from named shards stays a
+part beside it, so that a shard that arrives twice (a retry, a speculative task, an overlapping partial merge) is
+counted once. The whole is always the merge of the parts in the order of their shards' names, whatever order they
+arrived in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamnb import statefile
+from streamnb.encode import record_batches
+from streamnb.errors import EmptyStateError, FileFormatError, MergeError
+from streamnb.families import Bernoulli, Categorical, ClassPrior, Complement, Gaussian, Multinomial, class_log_prior
+from streamnb.predictor import Predictor
+from streamnb.schema import Schema
+from streamnb.sufficient import SufficientStatistics
+from streamnb.tidy import tidy_table
+
+__all__ = ["Part", "State"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Statistics, and the shards that are in them: shard id to the digest of what was counted there."""
+
+    ledger: Mapping[str, str]
+    statistics: SufficientStatistics
+
+
+class State:
+    """The counts of a schema: empty at first, updated by batches, merged with other states, finished at any time.
+
+    With `shard`, everything that `update` counts belongs to the shard of that name, and merging counts each shard
+    once; without it a state is anonymous and merging it twice counts it twice.
+
+    >>> schema = Schema(label="y", numeric=["x"])
+    >>> state = State(schema)
+    >>> state.update(pa.table({"y": ["a", "a", "b"], "x": [1.0, 3.0, 5.0]}))
+    >>> state.n_rows
+    3
+    >>> state.finish().classes.to_pylist()
+    ['a', 'b']
+    """
+
+    def __init__(self, schema: Schema, *, shard: str | None = None) -> None:
+        if not isinstance(schema, Schema):
+            raise TypeError(f"Expected a Schema, got {type(schema).__name__}")
+        self.schema = schema
+        self.shard = shard
+        self._own = SufficientStatistics(schema)
+        self._parts: list[Part] = []
+        self._total: SufficientStatistics | None = None
+
+    @classmethod
+    def of_shards(cls, schema: Schema, statistics: SufficientStatistics, ledger: Mapping[str, str]) -> State:
+        """Return a state of statistics that were counted elsewhere, and the shards (id to digest) in them."""
+        state = cls(schema)
+        if ledger:
+            state._parts.append(Part(dict(ledger), statistics))
+        else:
+            state._own = statistics
+        return state
+
+    # The four verbs -------------------------------------------------------------------------------------------------
+
+    def update(self, data: Any) -> None:
+        """Count a RecordBatch, Table, Polars or pandas frame, or anything else that exports Arrow.
+
+        Either all rows are counted or, on an error, none.
+
+        Raises:
+            SchemaError: a column is absent, doubled, or of a type that cannot be what the schema says.
+            DataError: a value that cannot be counted, with its column and row.
+            MergeError: the labels have another type than before.
+        """
+        if self.shard is not None and any(self.shard in part.ledger for part in self._parts):
+            raise MergeError(f"Expected a shard that is still open, got {self.shard!r}, already merged as a whole")
+        batches = record_batches(data, self.schema, self.schema.columns)
+        first = next(batches, None)
+        if first is None:
+            return
+        second = next(batches, None)
+        self._total = None
+        if second is None:
+            self._own.update(first)
+            return
+        # Several batches are counted apart and added once, so that a bad last batch leaves nothing behind.
+        counted = SufficientStatistics(self.schema)
+        n_rows = 0
+        for batch in _chain(first, second, batches):
+            try:
+                counted.update(batch)
+            except Exception as error:
+                raise (error.at(row=n_rows + error.row) if getattr(error, "row", None) is not None else error) from None
+            n_rows += batch.num_rows
+        self._own.merge(counted)
+
+    def merge(self, other: State) -> None:
+        """Add another state; it stays as it was, and nothing of it is shared. Columns are aligned by name.
+
+        Laws: a state without rows changes nothing; the order of merges does not matter (for moments up to
+        rounding, and exactly between two states); a shard that both hold is counted once.
+
+        Raises:
+            MergeError: the states count different things, or hold different counts of one shard, or overlap in a
+                shard that cannot be told apart from others merged with it.
+        """
+        if not isinstance(other, State):
+            raise TypeError(f"Expected a State, got {type(other).__name__}")
+        self.total.check_alike(other.total)
+        mine, theirs, named = self._open_part(), list(other._parts), other._open_part()
+        anonymous = named is None and not other._own.is_empty()
+        if anonymous and self.shard is not None:
+            # Anonymous rows must not enter a named shard, whose digest says what it holds.
+            raise MergeError(
+                f"Expected states of named shards, got an anonymous one beside shard {self.shard!r}; "
+                "name it with State(schema, shard=...), or merge into an anonymous state"
+            )
+        parts = list(self._parts)
+        still_open = mine
+        for part in theirs if named is None else [*theirs, named]:
+            parts, still_open = _with_part(parts, still_open, part)
+        if anonymous:
+            self._own.merge(other._own)
+        if still_open is not mine:
+            self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
+        self._parts = sorted(parts, key=_order)
+        self._total = None
+
+    def __add__(self, other: State) -> State:
+        """Return a new state with the rows of both."""
+        if not isinstance(other, State):
+            return NotImplemented
+        total = self.copy()
+        if total.shard is not None:
+            total = State(self.schema)
+            total.merge(self)
+        total.merge(other)
+        return total
+
+    def finish(
+        self,
+        *,
+        numeric: Gaussian | None = None,
+        categorical: Categorical | None = None,
+        binary: Bernoulli | None = None,
+        counts: Multinomial | Complement | None = None,
+        class_prior: ClassPrior = "empirical",
+        prior_alpha: float = 0.0,
+    ) -> Predictor:
+        """Return a frozen predictor; the state stays as it is, and other smoothings cost no second read.
+
+        `class_prior` is "empirical", "uniform" or {label: probability}; `prior_alpha` is added to each class's
+        weight before the empirical prior is taken.
+
+        Raises:
+            EmptyStateError: there are no rows.
+            DataError: a variance of zero without smoothing.
+
+        >>> state = State(Schema(label="y", numeric=["x"]))
+        >>> state.update(pa.table({"y": ["a", "a", "b", "b"], "x": [1.0, 3.0, 10.0, 14.0]}))
+        >>> state.finish(numeric=Gaussian(var_smoothing=0.0)).predict(pa.table({"x": [2.5, 11.0]})).to_pylist()
+        ['a', 'b']
+        """
+        families = {
+            "numeric": numeric if numeric is not None else Gaussian(),
+            "categorical": categorical if categorical is not None else Categorical(),
+            "binary": binary if binary is not None else Bernoulli(),
+            "counts": counts if counts is not None else Multinomial(),
+        }
+        wanted = {
+            "numeric": Gaussian,
+            "categorical": Categorical,
+            "binary": Bernoulli,
+            "counts": (Multinomial, Complement),
+        }
+        for block, family in families.items():
+            if not isinstance(family, wanted[block]):  # type: ignore[arg-type]
+                names = " or ".join(kind.__name__ for kind in np.atleast_1d(np.asarray(wanted[block], object)))
+                raise TypeError(f"Expected {names} for {block}=, got {type(family).__name__}")
+        total = self._with_declared_classes()
+        log_prior = class_log_prior(total.class_weight, class_prior, total.classes.values, prior_alpha)
+        return Predictor.finish(total, families, log_prior)
+
+    # Reading --------------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> SufficientStatistics:
+        """The statistics of all rows: the parts merged in the order of their shards, then the anonymous rows."""
+        if not self._parts:
+            return self._own
+        if self._total is None:
+            parts = list(self._parts)
+            own = self._open_part()
+            if own is not None:
+                parts = sorted([*parts, own], key=_order)
+            total = parts[0].statistics.copy()
+            for part in parts[1:]:
+                total.merge(part.statistics)
+            if own is None:
+                total.merge(self._own)
+            self._total = total
+        return self._total
+
+    @property
+    def classes(self) -> pa.Array:
+        """The labels seen so far, sorted, of the label's own type."""
+        return self.total.classes.values
+
+    @property
+    def n_rows(self) -> int:
+        """The rows counted; rows without a label and rows of weight 0 are not among them."""
+        return int(self.total.rows.sum())
+
+    @property
+    def rows_without_label(self) -> int:
+        """The rows that were left out because their label was missing."""
+        return self.total.rows_without_label
+
+    @property
+    def ledger(self) -> dict[str, str]:
+        """The shards counted here: id to digest of the counts."""
+        parts = [*self._parts, *filter(None, [self._open_part()])]
+        return {key: value for part in parts for key, value in part.ledger.items()}
+
+    def missing(self) -> dict[str, dict[Any, int]]:
+        """Return the number of missing cells by feature column and class."""
+        labels = self.classes.to_pylist()
+        return {name: dict(zip(labels, each.tolist(), strict=True)) for name, each in self.total.missing().items()}
+
+    def to_table(self) -> pa.Table:
+        """Return the content as a tidy Arrow table: one row per class and feature (and category).
+
+        Columns: block, feature, category, class, count (cells present), weight, mean, variance, total.
+
+        >>> state = State(Schema(label="y", numeric=["x"]))
+        >>> state.update(pa.table({"y": ["a", "a"], "x": [1.0, 3.0]}))
+        >>> state.to_table().to_pylist()[-1]["mean"]
+        2.0
+        """
+        return tidy_table(self.total)
+
+    def copy(self) -> State:
+        """Return an equal state that shares no memory with this one."""
+        twin = State(self.schema, shard=self.shard)
+        twin._own = self._own.copy()
+        twin._parts = list(self._parts)  # parts are never changed, only replaced
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.to_bytes() == other.to_bytes()
+
+    __hash__ = None  # type: ignore[assignment]  # a state changes
+
+    def __repr__(self) -> str:
+        return f"<State of {self.n_rows} rows, {len(self.classes)} classes, {len(self.schema.features)} features>"
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a state file; equal states give equal bytes."""
+        return statefile.dumps("state", *self._content())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> State:
+        """Return the state that `to_bytes` wrote.
+
+        Raises:
+            FileFormatError: the bytes are not a state.
+        """
+        return cls._from_contents(statefile.loads(data), "bytes")
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file: whole or, after a crash, not at all."""
+        statefile.write(path, "state", *self._content())
+
+    @classmethod
+    def load(cls, path: str | Path) -> State:
+        """Read a state file; everything is checked and nothing in it is executed.
+
+        Raises:
+            FileFormatError: not a state file, damaged, or of an unknown format.
+            SourceError: the file is not there.
+        """
+        return cls._from_contents(statefile.read(path, kind="state"), str(path))
+
+    def digest(self) -> str:
+        """Return a short fingerprint of the counts, equal for equal counts."""
+        return _digest(self.total)
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        header: dict[str, Any] = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": []}
+        arrays = {}
+        for i, part in enumerate([Part({}, self._own), *self._parts]):
+            header["parts"].append(
+                {
+                    "schema": json.loads(part.statistics.schema.to_json()),
+                    "ledger": dict(sorted(part.ledger.items())),
+                    "rows_without_label": part.statistics.rows_without_label,
+                }
+            )
+            arrays |= {f"{i}.{name}": array for name, array in part.statistics.arrays().items()}
+        return header, arrays
+
+    @classmethod
+    def _from_contents(cls, contents: statefile.Contents, where: str) -> State:
+        try:
+            header = contents.header
+            state = cls(Schema.from_json(header["schema"]), shard=header["shard"])
+            parts = []
+            for i, described in enumerate(header["parts"]):
+                prefix = f"{i}."
+                own = {k.removeprefix(prefix): v for k, v in contents.arrays.items() if k.startswith(prefix)}
+                statistics = SufficientStatistics.from_arrays(
+                    Schema.from_json(described["schema"]), own, described["rows_without_label"]
+                )
+                state._own.check_alike(statistics)
+                parts.append(Part(described["ledger"], statistics))
+            state._own, state._parts = parts[0].statistics, parts[1:]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FileFormatError(
+                f"Expected a state file, got one that contradicts itself: {error} - {where}"
+            ) from None
+        return state
+
+    # Parts ----------------------------------------------------------------------------------------------------------
+
+    def _open_part(self) -> Part | None:
+        """What `update` counted, as a part, if this state has a shard's name and has counted anything."""
+        if self.shard is None or self._own.is_empty():
+            return None
+        return Part({self.shard: _digest(self._own)}, self._own.copy())
+
+    def _with_declared_classes(self) -> SufficientStatistics:
+        total = self.total
+        if not total.rows.sum():
+            raise EmptyStateError("Expected rows to finish from, got a state without training rows")
+        if not self.schema.classes:
+            return total
+        try:
+            declared = pa.array(self.schema.classes).cast(total.classes.type)
+        except pa.ArrowInvalid:
+            raise MergeError(
+                f"Expected declared classes of type {total.classes.type}, got {list(self.schema.classes)}"
+            ) from None
+        if bool(pc.all(pc.is_in(declared, value_set=total.classes.values)).as_py()):
+            return total
+        grown = total.copy()
+        grown.grow_classes(declared)
+        return grown
+
+
+def _chain(first: Any, second: Any, rest: Any) -> Any:
+    yield first
+    yield second
+    yield from rest
+
+
+def _order(part: Part) -> list[str]:
+    """Parts are disjoint, so their sorted shard names put them in one order."""
+    return sorted(part.ledger)
+
+
+def _digest(statistics: SufficientStatistics) -> str:
+    header = {"rows_without_label": statistics.rows_without_label}
+    return hashlib.blake2b(statefile.dumps("state", header, statistics.arrays()), digest_size=12).hexdigest()
+
+
+def _with_part(parts: Sequence[Part], mine: Part | None, part: Part) -> tuple[list[Part], Part | None]:
+    """Add a part to disjoint parts so that every shard stands in exactly one; `mine` is the part still open."""
+    held = [*parts, *([] if mine is None else [mine])]
+    overlapping = [other for other in held if not part.ledger.keys().isdisjoint(other.ledger)]
+    covered: set[str] = set()
+    for other in overlapping:
+        for key in part.ledger.keys() & other.ledger.keys():
+            if part.ledger[key] != other.ledger[key]:
+                raise MergeError(f"Expected equal counts under one shard, got two different states of shard {key!r}")
+            covered.add(key)
+    if covered == part.ledger.keys() and part.ledger:
+        return list(parts), mine
+    for other in overlapping:
+        if not other.ledger.keys() <= part.ledger.keys():
+            shard = min(part.ledger.keys() & other.ledger.keys())
+            raise MergeError(
+                f"Expected each shard in one state, got shard {shard!r} in two that also hold others; "
+                "merge the states from which these were made"
+            )
+    remaining = [other for other in parts if not any(other is gone for gone in overlapping)]
+    if mine is not None and any(mine is gone for gone in overlapping):
+        mine = None
+    return [*remaining, part], mine

@@ -1,0 +1,331 @@
+"""All that training keeps of the rows it has seen: one statistic per block, and the names of classes and categories.
+
+It knows nothing of smoothing (that is `finish`) nor of which shards its rows came from (that is `State`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamnb.counts import CategoryCounts, FeatureSums
+from streamnb.encode import CategoryColumn, Training, encode_training
+from streamnb.errors import DataError, FileFormatError, MergeError
+from streamnb.kernels import Groups
+from streamnb.moments import Moments
+from streamnb.protocols import Floats
+from streamnb.schema import BLOCKS, Schema
+from streamnb.vocabulary import Index, Vocabulary
+
+__all__ = ["SufficientStatistics"]
+
+DENSE = {"numeric": Moments, "binary": FeatureSums, "counts": FeatureSums}
+"""The blocks whose statistic is a dense table of class by feature; they rebind their arrays, never change them."""
+
+
+class SufficientStatistics:
+    """The counts and moments of the rows seen so far; class i stands at index i of axis 0 everywhere.
+
+    - `classes`: the labels seen, sorted; `rows` (n_classes,) int64 and `class_weight` (n_classes,) float64.
+    - `numeric` (Moments), `binary` and `counts` (FeatureSums): columns in the order of the schema.
+    - `categories` and `categorical`: by column, the values seen and the counts of each.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        weighted = schema.weight is not None
+        self.classes = Vocabulary()
+        self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.sum_of_weights: Floats | None = np.zeros(0) if weighted else None
+        self.rows_without_label = 0
+        self.numeric = Moments(0, len(schema.numeric), weighted)
+        self.binary = FeatureSums(0, len(schema.binary), weighted)
+        self.counts = FeatureSums(0, len(schema.counts), weighted)
+        self.categories = {name: Vocabulary() for name in schema.categorical}
+        self.categorical = {name: CategoryCounts(0, 0, weighted) for name in schema.categorical}
+
+    @property
+    def class_weight(self) -> Floats:
+        """The sum of weights of each class, (n_classes,); without weights, its rows."""
+        return self.rows.astype(np.float64) if self.sum_of_weights is None else self.sum_of_weights
+
+    def is_empty(self) -> bool:
+        """Whether nothing at all has been counted, not even rows without a label."""
+        return not len(self.classes) and not self.rows_without_label
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Count a batch that has the schema's columns; on an error nothing of it has been counted.
+
+        Raises:
+            DataError: a value that cannot be counted, with its column and row.
+            MergeError: the label, or a category column, has another type than the rows before.
+        """
+        schema = self.schema
+        training = encode_training(batch, schema)
+        labels, codes = Vocabulary(training.labels), training.codes
+        groups = Groups(codes, len(labels), training.weight)
+        parts = self._measure(groups, training, self._pivot(labels))
+        classes, old, new = self._union_of_classes(labels)
+        categories = {
+            name: self._union_of_categories(name, column)
+            for name, column in zip(schema.categorical, training.blocks.categorical, strict=True)
+        }
+        # From here on only an overflow can fail, and the dense statistics come before anything that is kept.
+        self._merge_dense(parts, classes, old, new)
+        rows = np.bincount(codes, minlength=len(labels))
+        self.rows[new] += rows
+        if self.sum_of_weights is not None:
+            self.sum_of_weights[new] += np.bincount(codes, training.weight, len(labels))
+        self.rows_without_label += training.rows_without_label
+        for name, column in zip(schema.categorical, training.blocks.categorical, strict=True):
+            vocabulary, grown, place = categories[name]
+            self._grow_categories(name, vocabulary, grown)
+            self.categorical[name].add(groups, column.codes, new, place)
+
+    def merge(self, other: SufficientStatistics) -> None:
+        """Add another's rows, aligning classes, categories and columns by name; on an error nothing is added.
+
+        Raises:
+            MergeError: they count different things; the message names the first difference.
+        """
+        self.check_alike(other)
+        classes, old, new = self._union_of_classes(other.classes)
+        unions = {name: self.categories[name].union(other.categories[name], widen=True) for name in self.categories}
+        parts = {block: other._ordered(block, getattr(self.schema, block)) for block in DENSE}
+        self._merge_dense(parts, classes, old, new)
+        self.rows[new] += other.rows
+        if self.sum_of_weights is not None:
+            self.sum_of_weights[new] += other.class_weight
+        self.rows_without_label += other.rows_without_label
+        for name, (vocabulary, grown, place) in unions.items():
+            self._grow_categories(name, vocabulary, grown)
+            self.categorical[name].merge(other.categorical[name], new, place)
+
+    def check_alike(self, other: SufficientStatistics) -> None:
+        """Refuse statistics that count other things than this.
+
+        Raises:
+            MergeError: the first difference: a column, its kind, the weight, or the type of the label.
+        """
+        mine, theirs = self.schema, other.schema
+        if mine.label != theirs.label:
+            raise MergeError(f"Expected states with label {mine.label!r}, got label {theirs.label!r}")
+        for kind in BLOCKS:
+            ours, yours = getattr(mine, kind), getattr(theirs, kind)
+            for name in ours:
+                if name not in yours:
+                    raise MergeError(f"Expected {kind} column {name!r} in both states, got it in one only")
+            for name in yours:
+                if name not in ours:
+                    raise MergeError(f"Expected {kind} column {name!r} in both states, got it in one only")
+        for option in ("weight", "binarize", "infinite"):
+            ours, yours = getattr(mine, option), getattr(theirs, option)
+            if ours != yours:
+                raise MergeError(f"Expected states with {option}={ours!r}, got {option}={yours!r}")
+        self._union_of_classes(other.classes)
+        for name, vocabulary in self.categories.items():
+            try:
+                vocabulary.union(other.categories[name], widen=True)
+            except MergeError as error:
+                raise MergeError(f"{error} - categorical column {name!r}") from None
+
+    def grow_classes(self, values: pa.Array) -> None:
+        """Make room for classes that may have no rows."""
+        classes, old, _ = self._union_of_classes(Vocabulary.of(values))
+        self._merge_dense({}, classes, old, np.zeros(0, np.intp))
+
+    def copy(self) -> SufficientStatistics:
+        """Return equal statistics that share no memory with these."""
+        twin = SufficientStatistics(self.schema)
+        twin.merge(self)
+        return twin
+
+    def missing(self) -> dict[str, NDArray[np.int64]]:
+        """Return the missing cells of each feature column, per class: shape (n_classes,)."""
+        found = {}
+        for block in DENSE:
+            present = getattr(self, block).count
+            for j, name in enumerate(getattr(self.schema, block)):
+                found[name] = self.rows - present[:, j]
+        for name, counts in self.categorical.items():
+            found[name] = self.rows - counts.present
+        return {name: found[name] for name in self.schema.features}
+
+    def arrays(self) -> dict[str, NDArray[Any] | pa.Array]:
+        """Return what a state file holds, by name."""
+        held: dict[str, NDArray[Any] | pa.Array] = {"classes": self.classes.values, "rows": self.rows}
+        if self.sum_of_weights is not None:
+            held["sum_of_weights"] = self.sum_of_weights
+        for block in DENSE:
+            if getattr(self.schema, block):
+                held |= {f"{block}.{key}": array for key, array in getattr(self, block).arrays().items()}
+        for i, name in enumerate(self.schema.categorical):
+            held[f"categorical.{i}.values"] = self.categories[name].values
+            held |= {f"categorical.{i}.{k}": array for k, array in self.categorical[name].arrays().items()}
+        return held
+
+    @classmethod
+    def from_arrays(cls, schema: Schema, arrays: Mapping[str, Any], rows_without_label: int) -> SufficientStatistics:
+        """Return the statistics that `arrays` came from.
+
+        Raises:
+            FileFormatError: an array is absent, or shapes and counts contradict each other.
+        """
+        new = cls(schema)
+        weighted = schema.weight is not None
+        try:
+            new.classes = _checked_vocabulary(arrays["classes"])
+            new.rows = arrays["rows"]
+            new.sum_of_weights = arrays["sum_of_weights"] if weighted else None
+            for block, kind in DENSE.items():
+                if getattr(schema, block):
+                    prefix = f"{block}."
+                    own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+                    setattr(new, block, kind.from_arrays(own))
+                else:
+                    setattr(new, block, kind(len(new.classes), 0, weighted))
+            for i, name in enumerate(schema.categorical):
+                prefix = f"categorical.{i}."
+                new.categories[name] = _checked_vocabulary(arrays[f"{prefix}values"])
+                own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+                new.categorical[name] = CategoryCounts.from_arrays(own)
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise FileFormatError(f"Expected the arrays of a state, got one wrong or missing: {error}") from None
+        new.rows_without_label = rows_without_label
+        new._check_shapes()
+        return new
+
+    def _check_shapes(self) -> None:
+        n, weighted = len(self.classes), self.schema.weight is not None
+        self._require("rows", self.rows, (n,))
+        if self.sum_of_weights is not None:
+            self._require("sum_of_weights", self.sum_of_weights, (n,))
+        if not isinstance(self.rows_without_label, int) or self.rows_without_label < 0:
+            raise FileFormatError(f"Expected a count of rows without label, got {self.rows_without_label!r}")
+        for block in DENSE:
+            statistic, features = getattr(self, block), len(getattr(self.schema, block))
+            for key, array in statistic.arrays().items():
+                self._require(f"{block}.{key}", array, (n, features), signed=key in ("mean", "mean_tail"))
+            if statistic.weighted != weighted or (statistic.count > self.rows[:, None]).any():
+                raise FileFormatError(f"Expected {block} counts of at most the rows, got more or without weights")
+        for name, counts in self.categorical.items():
+            for array in counts.arrays().values():
+                self._require(f"categorical column {name!r}", array, (n, len(self.categories[name])))
+
+    @staticmethod
+    def _require(what: str, array: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
+        if array.shape != shape:
+            raise FileFormatError(f"Expected {what} of shape {shape}, got {array.shape}")
+        if array.size and not signed and not (array >= 0).all():
+            raise FileFormatError(f"Expected {what} of at least 0, got {array.min()}")
+
+    def _measure(self, groups: Groups, training: Training, pivot: Floats) -> dict[str, Any]:
+        """The dense statistics of one batch alone."""
+        parts: dict[str, Any] = {}
+        for block in DENSE:
+            columns, infinite = getattr(training.blocks, block), self.schema.infinite
+            try:
+                if block == "numeric":
+                    parts[block] = Moments.of(groups, columns, pivot=pivot, infinite=infinite)
+                else:
+                    parts[block] = FeatureSums.of(groups, columns, infinite=infinite)
+            except DataError as error:
+                raise self._named(error, training.kept, block) from None
+        return parts
+
+    def _pivot(self, labels: Vocabulary) -> Floats:
+        """The running mean of each class of the batch, NaN where there is none yet."""
+        place = self.classes.index(labels.values) if self.classes.type == labels.type else np.full(len(labels), -1)
+        pivot = np.full((len(labels), self.numeric.n_features), np.nan)
+        known = place >= 0
+        there = place[known]
+        pivot[known] = np.where(self.numeric.count[there] > 0, self.numeric.mean[there], np.nan)
+        return pivot
+
+    def _named(self, error: DataError, kept: NDArray[np.intp] | None, block: str) -> DataError:
+        """Return the error with the column's name and the row's number in the batch."""
+        row = error.row if kept is None or error.row is None else int(kept[error.row])
+        column = error.column
+        if isinstance(column, int):
+            column = getattr(self.schema, block)[column]
+        return error.at(column=column, row=row)
+
+    def _union_of_classes(self, labels: Vocabulary) -> tuple[Vocabulary, Index, Index]:
+        try:
+            return self.classes.union(labels)
+        except MergeError as error:
+            raise MergeError(f"{error} - label column {self.schema.label!r}") from None
+
+    def _union_of_categories(self, name: str, column: CategoryColumn) -> tuple[Vocabulary, Index, Index]:
+        """The union with the values that a column's codes use, and where each value of the column stands in it."""
+        vocabulary = self.categories[name]
+        if vocabulary.type == column.values.type:
+            place = vocabulary.index(column.values)
+            if (place >= 0).all():
+                return vocabulary, np.arange(len(vocabulary), dtype=np.intp), place.astype(np.intp)
+        codes = column.codes
+        used = np.bincount(codes[codes >= 0], minlength=len(column.values)) > 0
+        try:
+            union, grown, _ = vocabulary.union(
+                Vocabulary.of(column.values.filter(pa.array(used, pa.bool_()))), widen=True
+            )
+        except MergeError as error:
+            raise MergeError(f"{error} - categorical column {name!r}") from None
+        values = column.values if column.values.type == union.type else column.values.cast(union.type)
+        return union, grown, union.index(values).astype(np.intp)
+
+    def _ordered(self, block: str, columns: tuple[str, ...]) -> Any:
+        """The statistic of a block with its features in another schema's order."""
+        statistic, mine = getattr(self, block), getattr(self.schema, block)
+        if mine == columns:
+            return statistic
+        order = [mine.index(name) for name in columns]
+        return DENSE[block].from_arrays({key: array[:, order] for key, array in statistic.arrays().items()})
+
+    def _merge_dense(self, parts: Mapping[str, Any], classes: Vocabulary, old: Index, new: Index) -> None:
+        """Grow to the union of classes and add the dense parts: all of them or, on an overflow, none."""
+        n = len(classes)
+        grows = n != len(self.classes)
+        before = {block: copy.copy(getattr(self, block)) for block in DENSE}
+        block = ""
+        try:
+            for block in DENSE:
+                statistic = getattr(self, block)
+                if grows:
+                    statistic.grow(old, n)
+                if block in parts:
+                    statistic.merge(parts[block], new)
+        except DataError as error:
+            for name, statistic in before.items():
+                setattr(self, name, statistic)
+            raise self._named(error, None, block) from None
+        self.classes = classes
+        if grows:
+            self.rows = _scattered(self.rows, old, n)
+            if self.sum_of_weights is not None:
+                self.sum_of_weights = _scattered(self.sum_of_weights, old, n)
+            for counts in self.categorical.values():
+                counts.grow(old, n)
+
+    def _grow_categories(self, name: str, vocabulary: Vocabulary, index: Index) -> None:
+        if len(vocabulary) != len(self.categories[name]):
+            self.categorical[name].grow_categories(index, len(vocabulary))
+        self.categories[name] = vocabulary
+
+
+def _scattered(array: NDArray[Any], index: Index, length: int) -> NDArray[Any]:
+    grown = np.zeros(length, array.dtype)
+    grown[index] = array
+    return grown
+
+
+def _checked_vocabulary(values: Any) -> Vocabulary:
+    vocabulary = Vocabulary(values)
+    if vocabulary != Vocabulary.of(values) and len(values):
+        raise ValueError("classes and categories must be distinct and sorted")
+    return vocabulary
