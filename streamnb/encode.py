@@ -20,7 +20,7 @@ from streamnb.protocols import BATCH_ROWS, Codes, Column, Flags, Floats
 from streamnb.schema import Schema
 from streamnb.vocabulary import Vocabulary, category_type, plain_type
 
-__all__ = ["Blocks", "CategoryColumn", "Training", "encode_features", "encode_training", "record_batches"]
+__all__ = ["Blocks", "CategoryColumn", "Intake", "Training", "encode_features", "encode_training", "weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ class Blocks:
 class Training:
     """One batch made ready to be counted: the rows that have a label and a weight above 0.
 
-    `labels` are the labels of these rows, distinct and sorted, `codes` index them, `kept` gives each row's number in the batch (None: all).
+    `labels` are the labels of these rows, distinct and sorted, `codes` index them,
+    `kept` gives each row's number in the batch (None: all).
     """
 
     labels: pa.Array
@@ -60,28 +61,44 @@ class Training:
     rows_without_label: int
 
 
-def record_batches(data: Any, schema: Schema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield what anything that exports Arrow holds, cut to at most `BATCH_ROWS` rows and to the columns named.
+class Intake:
+    """The way in for data of any kind: checked against a schema, cut to the columns wanted and to `BATCH_ROWS`.
 
-    Raises:
-        SchemaError: not Arrow data, or columns and types that do not fit the schema.
+    The last schema that passed is remembered, so that a stream of small batches is checked once.
     """
-    if isinstance(data, pa.RecordBatch):
-        schema.check(data.schema, columns)
-        batches: Iterator[pa.RecordBatch] = iter([data])
-        arrow_schema = data.schema
-    else:
-        reader = _reader(data)
-        schema.check(reader.schema, columns)
-        batches, arrow_schema = iter(reader), reader.schema
-    index = [arrow_schema.get_field_index(name) for name in columns]
-    for batch in batches:
-        # A table's only batch may have no rows: the schema has been checked, there is nothing to count.
-        selected = batch if index == list(range(batch.num_columns)) else batch.select(index)
-        if selected.num_rows <= BATCH_ROWS:
-            yield selected
+
+    def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
+        self.schema, self.columns = schema, columns
+        self._passed: tuple[pa.Schema, list[int] | None] | None = None
+
+    def batches(self, data: Any) -> Iterator[pa.RecordBatch]:
+        """Yield what anything that exports Arrow holds.
+
+        Raises:
+            SchemaError: not Arrow data, or columns and types that do not fit the schema.
+        """
+        if isinstance(data, pa.RecordBatch):
+            arrow_schema, batches = data.schema, (data,)
         else:
-            yield from (selected.slice(i, BATCH_ROWS) for i in range(0, selected.num_rows, BATCH_ROWS))
+            batches = _reader(data)
+            arrow_schema = batches.schema
+        index = self._index(arrow_schema)
+        for batch in batches:
+            selected = batch if index is None else batch.select(index)
+            if selected.num_rows <= BATCH_ROWS:
+                yield selected
+            else:
+                yield from (selected.slice(i, BATCH_ROWS) for i in range(0, selected.num_rows, BATCH_ROWS))
+
+    def _index(self, arrow_schema: pa.Schema) -> list[int] | None:
+        """Where the columns stand; None when the data has just these, in this order."""
+        passed = self._passed
+        if passed is None or not passed[0].equals(arrow_schema):
+            self.schema.check(arrow_schema, self.columns)
+            index = [arrow_schema.get_field_index(name) for name in self.columns]
+            passed = (arrow_schema, None if index == list(range(len(arrow_schema))) else index)
+            self._passed = passed
+        return passed[1]
 
 
 def _reader(data: Any) -> pa.RecordBatchReader:
@@ -117,7 +134,7 @@ def encode_training(batch: pa.RecordBatch, schema: Schema) -> Training:
     without_label = len(codes) - int(np.count_nonzero(keep))
     weight = None
     if schema.weight is not None:
-        weight = _weights(batch.column(schema.weight), schema.weight, keep)
+        weight = weights(batch.column(schema.weight), schema.weight, keep)
         keep &= weight > 0
     kept = None
     if without_label or weight is not None:
@@ -157,11 +174,18 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
     return Blocks(n_rows, numeric, categorical, binary, counts)
 
 
-def _weights(column: pa.Array, name: str, keep: Flags) -> Floats:
+def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:
+    """Return row weights as float64 (n_rows,); only the rows of `keep` must have one.
+
+    Raises:
+        DataError: a weight that is missing, negative or not finite, with its row.
+    """
     numbers = _numbers(column, None)
     weight = np.asarray(numbers.values, np.float64)
     absent = np.isnan(weight) if numbers.valid is None else ~numbers.valid | np.isnan(weight)
-    bad = keep & (absent | (weight < 0) | np.isinf(weight))
+    bad = absent | (weight < 0) | np.isinf(weight)
+    if keep is not None:
+        bad &= keep
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         got = "none" if absent[row] else str(weight[row])
@@ -182,26 +206,45 @@ def _bits(buffer: pa.Buffer, offset: int, length: int) -> Flags:
     return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + length].view(np.bool_)
 
 
+# By Arrow type id, because asking a type what it is costs more than all the rest for a batch of one row.
+PLAIN = {
+    dtype.id: np.dtype(dtype.to_pandas_dtype())
+    for dtype in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+    )
+}
+
+
 def _numbers(array: pa.Array, kept: NDArray[np.intp] | None) -> Column:
-    dtype = array.type
-    if pa.types.is_dictionary(dtype):
-        array = array.dictionary_decode()
-        dtype = array.type
-    if pa.types.is_null(dtype):
-        column = Column(np.zeros(len(array)), np.zeros(len(array), np.bool_))
-    elif not len(array):
-        column = Column(np.zeros(0))
-    elif pa.types.is_boolean(dtype):
-        column = Column(_bits(array.buffers()[1], array.offset, len(array)).view(np.uint8), _valid(array))
+    plain = PLAIN.get(array.type.id)
+    length = len(array)
+    if plain is None:
+        column = _other_numbers(array)
+    elif not length:
+        column = Column(np.zeros(0, plain))
     else:
-        if pa.types.is_decimal(dtype):
-            array = array.cast(pa.float64())
-            dtype = array.type
-        values = np.frombuffer(array.buffers()[1], dtype.to_pandas_dtype(), len(array) + array.offset)
-        column = Column(values[array.offset :], _valid(array))
+        validity, data = array.buffers()
+        offset = array.offset
+        values = np.frombuffer(data, plain, length, offset * plain.itemsize)
+        column = Column(values, _bits(validity, offset, length) if array.null_count else None)
     if kept is None:
         return column
     return Column(column.values[kept], None if column.valid is None else column.valid[kept])
+
+
+def _other_numbers(array: pa.Array) -> Column:
+    """Numbers that are not a plain buffer of them: booleans, decimals, dictionaries of numbers, nothing but nulls."""
+    dtype = array.type
+    if pa.types.is_dictionary(dtype):
+        return _numbers(array.dictionary_decode(), None)
+    if pa.types.is_null(dtype):
+        return Column(np.zeros(len(array)), np.zeros(len(array), np.bool_))
+    if pa.types.is_boolean(dtype):
+        bits = _bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.zeros(0, np.bool_)
+        return Column(bits.view(np.uint8), _valid(array))
+    return _numbers(array.cast(pa.float64()), None)
 
 
 def _zero_or_one(column: Column, threshold: float | None, name: str, kept: NDArray[np.intp] | None) -> Column:

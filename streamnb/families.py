@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streamnb.counts import CategoryCounts, FeatureSums
 from streamnb.errors import DataError, EmptyStateError
@@ -271,7 +270,7 @@ def log_normalize(joint: Floats, log_prior: Floats) -> Floats:
     top = joint.max(axis=0)
     usual = np.isfinite(top)
     with np.errstate(divide="ignore", invalid="ignore"):
-        posterior = joint - top
+        posterior: Floats = joint - top
         posterior -= np.log(np.exp(posterior).sum(axis=0))
         if not usual.all():
             prior = log_prior - np.logaddexp.reduce(log_prior)
@@ -281,11 +280,13 @@ def log_normalize(joint: Floats, log_prior: Floats) -> Floats:
     return posterior
 
 
-def probabilities(joint: Floats, log_prior: Floats) -> NDArray[np.float64]:
+def probabilities(joint: Floats, log_prior: Floats) -> Floats:
     """Return posteriors from joint log probabilities, both of shape (n_classes, n_rows); columns sum to 1."""
     top = joint.max(axis=0)
+    posterior: Floats
     if not np.isfinite(top).all():
-        return np.exp(log_normalize(joint, log_prior))
+        posterior = np.exp(log_normalize(joint, log_prior))
+        return posterior
     posterior = np.exp(joint - top)
     posterior /= posterior.sum(axis=0)
     return posterior

@@ -272,26 +272,31 @@ class _Buffers(threading.local):
 _buffers = _Buffers()
 
 
+def _lost(groups: Groups, absent: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[Any]] | None:
+    """The number and weight of absent rows by class; None where too little weight is left to subtract from."""
+    codes = groups.codes.take(absent)
+    number = np.bincount(codes, minlength=groups.n_classes)
+    if groups.weight is None:
+        return number, number
+    weight = np.bincount(codes, groups.weight.take(absent), groups.n_classes)
+    # A difference is as exact as a sum only while most of the weight remains.
+    return (number, weight) if (2.0 * weight <= groups.segments.weights).all() else None
+
+
 def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
     """Sum one column per class: the rows are put in the order of their classes and each run is summed."""
     column, segments = _buffers.widened(values), groups.segments
     number, total = segments.rows, segments.weights
     if present is not None:
         absent = np.flatnonzero(~present)
-        codes = groups.codes.take(absent)
-        if groups.weight is None:
-            lost: NDArray[Any] = np.bincount(codes, minlength=groups.n_classes)
-        else:
-            lost = np.bincount(codes, groups.weight.take(absent), groups.n_classes)
-        # A weight found by subtraction is as exact as a sum only while most of it remains.
-        if FEW * len(absent) <= len(column) and (2.0 * lost <= total).all():
-            # In the place of a missing cell its class's pivot stands, which adds exactly 0 to either sum.
-            column[absent] = 0.0 if pivot is None else pivot.take(codes)
-            total = total - lost
-            number = number - (lost if groups.weight is None else np.bincount(codes, minlength=groups.n_classes))
-        else:
+        lost = _lost(groups, absent) if FEW * len(absent) <= len(column) else None
+        if lost is None:
             segments = segments.only(present, groups.weight)
             number, total = segments.rows, segments.weights
+        else:
+            # In the place of a missing cell its class's pivot stands, which adds exactly 0 to either sum.
+            column[absent] = 0.0 if pivot is None else pivot.take(groups.codes.take(absent))
+            number, total = number - lost[0], total - lost[1]
     deviation, square = np.zeros(groups.n_classes), np.zeros(groups.n_classes)
     for order, weight, classes, starts, lengths in segments.chunks:
         x = _buffers.chunk[: len(order)]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streamnb.errors import DataError
 from streamnb.protocols import Column, Flags, Floats
 
-__all__ = ["Discrete", "Gaussians", "Table", "dense"]
+__all__ = ["Discrete", "Gaussians", "Table", "dense", "without_missing"]
 
 CANCELLATION_LIMIT = 1e3
 """Distance of a class mean from the reference, in the class's standard deviations, up to which x² may be expanded.
@@ -24,15 +24,14 @@ The expanded form loses about (distance)² · 2⁻⁵³ of a log likelihood: at 
 """
 
 
-def dense(
-    block: Sequence[Column], first: int, stop: int, *, infinite: str = "error", least: float = -np.inf
-) -> tuple[Floats, Flags | None]:
+def dense(block: Sequence[Column], first: int, stop: int, *, least: float | None = None) -> tuple[Floats, Flags | None]:
     """Gather rows [first, stop) of a block of columns, features as rows: the values, and which of them are present.
 
-    Returns values of shape (n_features, n_rows), 0 where missing, and None for the flags when nothing is missing.
+    Returns values of shape (n_features, n_rows), 0 where a flag says missing, and None for the flags when no column
+    has any. NaN and ±inf stay as they are: they make the score NaN or infinite, and `without_missing` sorts them out.
 
     Raises:
-        DataError: ±inf (unless `infinite` is "missing") or a value below `least`, with its column and row.
+        DataError: a value below `least`, with its column and row.
     """
     values = np.empty((len(block), stop - first))
     present: Flags | None = None
@@ -42,19 +41,31 @@ def dense(
             if present is None:
                 present = np.ones(values.shape, np.bool_)
             present[j] = column.valid[first:stop]
-    finite = np.isfinite(values)
-    if not finite.all():
-        bad = np.isinf(values) if present is None else np.isinf(values) & present
-        if infinite == "error" and bad.any():
-            j, i = (int(k) for k in np.argwhere(bad)[0])
-            raise DataError(f"Expected a finite number, got {values[j, i]}", column=j, row=first + i)
-        present = finite if present is None else present & finite
     if present is not None:
         values[~present] = 0.0
-    if values.size and values.min() < least:
-        j, i = (int(k) for k in np.argwhere(values < least)[0])
-        raise DataError(f"Expected a count of at least {least:g}, got {values[j, i]}", column=j, row=first + i)
+    if least is not None and not (values >= least).all():
+        below = (values < least) & np.isfinite(values)
+        if below.any():
+            j, i = (int(k) for k in np.argwhere(below)[0])
+            raise DataError(f"Expected a count of at least {least:g}, got {values[j, i]}", column=j, row=first + i)
     return values, present
+
+
+def without_missing(values: Floats, present: Flags | None, first: int, *, infinite: str) -> tuple[Floats, Flags | None]:
+    """Return what `dense` gave with NaN (and ±inf, if `infinite` is "missing") made missing.
+
+    Raises:
+        DataError: ±inf, with its column and row.
+    """
+    finite = np.isfinite(values)
+    if finite.all():
+        return values, present
+    if infinite == "error":
+        unbounded = np.isinf(values)
+        if unbounded.any():
+            j, i = (int(k) for k in np.argwhere(unbounded)[0])
+            raise DataError(f"Expected a finite number, got {values[j, i]}", column=j, row=first + i)
+    return np.where(finite, values, 0.0), finite if present is None else present & finite
 
 
 class Gaussians:

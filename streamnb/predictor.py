@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streamnb import statefile
-from streamnb.encode import Blocks, CategoryColumn, encode_features, record_batches
+from streamnb.encode import Blocks, CategoryColumn, Intake, encode_features
 from streamnb.errors import DataError, FileFormatError
 from streamnb.families import Complement, log_normalize, probabilities
-from streamnb.likelihoods import Discrete, Gaussians, Table, dense
+from streamnb.likelihoods import Discrete, Gaussians, Table, dense, without_missing
 from streamnb.protocols import Codes, Floats
 from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
@@ -24,8 +23,12 @@ from streamnb.vocabulary import Vocabulary
 
 __all__ = ["Predictor"]
 
-BLOCK_ROWS = 4096
-"""Rows scored at once: the block's matrices stay in the processor's cache."""
+LEAST = {"numeric": None, "binary": None, "counts": 0.0}
+"""The blocks that are scored as matrices, and the least value that a cell may have."""
+
+BLOCK_ROWS = 1024
+"""Rows scored at once: few enough that NumPy's matrix product neither leaves the cache nor starts threads of its own,
+which would fight with ours."""
 
 
 class Predictor:
@@ -68,6 +71,7 @@ class Predictor:
         self.categorical = dict(categorical or {})
         only_counts = counts is not None and not (schema.numeric or schema.categorical or schema.binary)
         complement = families.get("counts", {}).get("family") == Complement.__name__
+        self._intake = Intake(schema, schema.features)
         self._takes_prior = not (only_counts and complement and len(classes) > 1)
 
     @classmethod
@@ -99,14 +103,9 @@ class Predictor:
             SchemaError: a feature column is absent or of a wrong type.
             DataError: an infinite number, a negative count, or an unseen category where the family says "error".
         """
-        found: list[NDArray[np.intp]] = [np.zeros(0, np.intp)]
-        for joint in self._joint(data):
-            winner = joint.argmax(axis=0)
-            top = joint[winner, np.arange(joint.shape[1])]
-            if not np.isfinite(top).all():
-                winner = np.where(np.isneginf(top), int(np.argmax(self.class_log_prior)), winner)
-            found.append(winner)
-        return self.classes.take(pa.array(np.concatenate(found)))
+        found = [self._winner(joint) for joint in self._joint(data)]
+        winner = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int32), *found])
+        return self.classes.take(pa.array(winner))
 
     def predict_proba(self, data: Any) -> Floats:
         """Return the posterior of each class, float64 (n_rows, n_classes), in the order of `classes`."""
@@ -120,6 +119,19 @@ class Predictor:
         """Return log P(class) + log p(row | class), not normalised; float64 (n_rows, n_classes)."""
         return self._rows(data, lambda joint: joint)
 
+    def _winner(self, joint: Floats) -> Codes:
+        """The first class with the highest score of each row; the likeliest beforehand where all are impossible."""
+        top = joint.max(axis=0)
+        winner = np.zeros(len(top), np.int32)
+        # From the last class to the first, which so wins a tie; argmax across rows takes several times longer.
+        for c in range(len(joint) - 1, 0, -1):
+            np.copyto(winner, c, where=joint[c] == top)
+        np.copyto(winner, 0, where=joint[0] == top)
+        impossible = np.isneginf(top)
+        if impossible.any():
+            winner[impossible] = np.argmax(self.class_log_prior)
+        return winner
+
     def _rows(self, data: Any, present: Callable[[Floats], Floats]) -> Floats:
         parts = [present(joint).T for joint in self._joint(data)]
         if not parts:
@@ -129,7 +141,7 @@ class Predictor:
     def _joint(self, data: Any) -> Iterator[Floats]:
         """Yield joint log probabilities (n_classes, n_rows), `BLOCK_ROWS` rows at a time."""
         seen = 0
-        for batch in record_batches(data, self.schema, self.schema.features):
+        for batch in self._intake.batches(data):
             try:
                 blocks = encode_features(batch, self.schema)
                 codes = [
@@ -143,25 +155,32 @@ class Predictor:
             seen += batch.num_rows
 
     def _score(self, blocks: Blocks, codes: list[Codes], first: int, stop: int) -> Floats:
+        """Joint log probabilities of some rows; they are looked at closely only where a score is not finite."""
         out = np.empty((len(self.classes), stop - first))
-        out[:] = self.class_log_prior[:, None] if self._takes_prior else 0.0
         # A value too far out for its square is impossible under every class: −inf, and the prior decides.
         with np.errstate(over="ignore", invalid="ignore"):
-            for block, least in (("numeric", -np.inf), ("binary", -np.inf), ("counts", 0.0)):
-                likelihood = getattr(self, block)
-                if likelihood is None:
-                    continue
-                try:
-                    values, present = dense(
-                        getattr(blocks, block), first, stop, infinite=self.schema.infinite, least=least
-                    )
-                except DataError as error:
-                    assert isinstance(error.column, int)
-                    raise error.at(column=getattr(self.schema, block)[error.column]) from None
-                likelihood.add_to(out, values, present)
-            for (_, table), code in zip(self.categorical.values(), codes, strict=True):
-                table.add_to(out, code[first:stop])
+            self._add_all(out, blocks, codes, first, stop, careful=False)
+            if not np.isfinite(out.sum()):
+                self._add_all(out, blocks, codes, first, stop, careful=True)
         return out
+
+    def _add_all(
+        self, out: Floats, blocks: Blocks, codes: list[Codes], first: int, stop: int, *, careful: bool
+    ) -> None:
+        out[:] = self.class_log_prior[:, None] if self._takes_prior else 0.0
+        for block, least in LEAST.items():
+            likelihood = getattr(self, block)
+            if likelihood is None:
+                continue
+            try:
+                values, present = dense(getattr(blocks, block), first, stop, least=least)
+                if careful:
+                    values, present = without_missing(values, present, first, infinite=self.schema.infinite)
+            except DataError as error:
+                raise error.at(column=getattr(self.schema, block)[error.column]) from None
+            likelihood.add_to(out, values, present)
+        for (_, table), code in zip(self.categorical.values(), codes, strict=True):
+            table.add_to(out, code[first:stop])
 
     def _codes(self, name: str, column: CategoryColumn) -> Codes:
         """Codes into the training's categories: −1 missing, −2 never seen in training."""

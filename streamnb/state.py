@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamnb import statefile
-from streamnb.encode import record_batches
-from streamnb.errors import EmptyStateError, FileFormatError, MergeError
+from streamnb.encode import Intake
+from streamnb.errors import DataError, EmptyStateError, FileFormatError, MergeError
 from streamnb.families import Bernoulli, Categorical, ClassPrior, Complement, Gaussian, Multinomial, class_log_prior
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
@@ -59,6 +59,7 @@ class State:
             raise TypeError(f"Expected a Schema, got {type(schema).__name__}")
         self.schema = schema
         self.shard = shard
+        self._intake = Intake(schema, schema.columns)
         self._own = SufficientStatistics(schema)
         self._parts: list[Part] = []
         self._total: SufficientStatistics | None = None
@@ -87,7 +88,7 @@ class State:
         """
         if self.shard is not None and any(self.shard in part.ledger for part in self._parts):
             raise MergeError(f"Expected a shard that is still open, got {self.shard!r}, already merged as a whole")
-        batches = record_batches(data, self.schema, self.schema.columns)
+        batches = self._intake.batches(data)
         first = next(batches, None)
         if first is None:
             return
@@ -102,8 +103,8 @@ class State:
         for batch in _chain(first, second, batches):
             try:
                 counted.update(batch)
-            except Exception as error:
-                raise (error.at(row=n_rows + error.row) if getattr(error, "row", None) is not None else error) from None
+            except DataError as error:
+                raise (error if error.row is None else error.at(row=n_rows + error.row)) from None
             n_rows += batch.num_rows
         self._own.merge(counted)
 
@@ -302,7 +303,7 @@ class State:
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header: dict[str, Any] = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": []}
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for i, part in enumerate([Part({}, self._own), *self._parts]):
             header["parts"].append(
                 {

@@ -24,7 +24,7 @@ from streamnb.vocabulary import Index, Vocabulary
 
 __all__ = ["SufficientStatistics"]
 
-DENSE = {"numeric": Moments, "binary": FeatureSums, "counts": FeatureSums}
+DENSE: dict[str, type[Moments] | type[FeatureSums]] = {"numeric": Moments, "binary": FeatureSums, "counts": FeatureSums}
 """The blocks whose statistic is a dense table of class by feature; they rebind their arrays, never change them."""
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as oracle
 
 from streamnb.errors import DataError, EmptyStateError, MergeError, SchemaError
-from streamnb.evaluate import Report
+from streamnb.evaluation import Report
 from streamnb.report import MOST_NAMED
 from streamnb.scorehistogram import ConfidenceHistogram, OddsHistogram
 

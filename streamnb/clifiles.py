@@ -1,0 +1,106 @@
+"""The files that commands read and write: checked before any work, loaded whatever they hold."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from streamnb.options import OnError
+    from streamnb.predictor import Predictor
+    from streamnb.schema import Schema
+    from streamnb.state import State
+
+__all__ = ["check_target", "inferred", "load", "load_model", "note", "print_scores"]
+
+
+def note(message: str) -> None:
+    """Say something on stderr that is no result."""
+    typer.echo(message, err=True)
+
+
+def check_target(target: Path, sources: Sequence[str | Path] = ()) -> None:
+    """Refuse, before any work, a target that cannot be written or that is what is read."""
+    from streamnb.errors import SourceError
+
+    if not target.parent.is_dir():
+        raise SourceError(f"Cannot write {target}: the folder {target.parent} does not exist")
+    if target.is_dir():
+        raise SourceError(f"Cannot write {target}: it is a folder")
+    real = os.path.realpath(target)
+    if any(os.path.realpath(source) == real for source in sources):
+        raise SourceError(f"Expected an output apart from the input, got {target} as both")
+
+
+def inferred(data: list[str], label: str, options: dict[str, Any], exclude: list[str], on_error: OnError) -> Schema:
+    """Return the schema that the types of the data give; say it on stderr before the long work begins."""
+    from streamnb.schema import BLOCKS, Schema
+    from streamnb.sources import open_source
+
+    found = Schema.infer(open_source(data, on_error=on_error.value).schema, label, exclude=exclude, **options)
+    for kind in BLOCKS:
+        names = list(getattr(found, kind))
+        if names:
+            shown = ", ".join(names[:10]) + (f" ... and {len(names) - 10:,} more" if len(names) > 10 else "")
+            note(f"taken as {kind}: {shown}")
+    return found
+
+
+def load(path: Path) -> State | Predictor:
+    """Return what a file holds, a state or a model."""
+    from streamnb import statefile
+    from streamnb.predictor import Predictor
+    from streamnb.state import State
+
+    contents = statefile.read(path)
+    if contents.kind == "state":
+        return State._from_contents(contents, str(path))
+    return Predictor._from_contents(contents, str(path))
+
+
+def load_model(path: Path) -> Predictor:
+    """Return the model that a file holds, or that its state gives with the defaults."""
+    from streamnb.state import State
+
+    loaded = load(path)
+    return loaded.finish() if isinstance(loaded, State) else loaded
+
+
+def print_scores(model: Predictor, data: list[str], proba: bool, keep: Any, workers: int | None) -> None:
+    """Score to stdout as CSV, batch by batch: a reader that has enough may close the pipe."""
+    from contextlib import closing
+    from functools import partial
+
+    import pyarrow.csv
+
+    from streamnb.engines import get_engine
+    from streamnb.errors import SchemaError
+    from streamnb.score import PREDICTION, pieces, scored
+    from streamnb.sources import open_source
+
+    source = open_source(data)
+    model.schema.check(source.schema, model.schema.features)
+    kept = list(source.schema.names) if keep == "all" else list(keep)
+    for name in kept:
+        if name not in source.schema.names:
+            raise SchemaError(f"Expected a column {name!r} to keep, got none of that name")
+        if name == PREDICTION:
+            raise SchemaError(f"Expected kept columns beside the output's own, got {name!r} as both")
+    columns = list(dict.fromkeys([*model.schema.features, *kept]))
+    source.check(columns)
+    results = get_engine("threads", workers).map(partial(scored, model, kept, proba), pieces(source, columns))
+    with closing(results):
+        include_header = True
+        for batch, _ in results:
+            # Each batch is written whole, so that nothing is left to write when the reader has gone.
+            with io.BytesIO() as text:
+                pyarrow.csv.write_csv(batch, text, pyarrow.csv.WriteOptions(include_header=include_header))
+                sys.stdout.buffer.write(text.getbuffer())
+            sys.stdout.buffer.flush()
+            include_header = False

@@ -1,0 +1,96 @@
+"""The two readers of a Parquet file; both give the same values, each is the faster one for some types.
+
+Polars decodes numbers of fixed width about twice as fast as PyArrow, but holds whole row groups; PyArrow hands out
+strings as dictionary codes, and pages one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import polars as pl
+import polars.selectors as cs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamnb.protocols import BATCH_ROWS
+from streamnb.sources.files import DataFile
+from streamnb.sources.types import conform, fixed_width, is_bytes
+
+__all__ = ["arrow_batches", "for_polars", "polars_batches"]
+
+BUFFER_BYTES = 1 << 20
+POLARS_LEAST_BYTES = 1 << 20
+"""A query has a cost of its own; below this many decoded bytes PyArrow is as fast."""
+
+POLARS_MOST_BYTES = 64 << 20
+"""Polars holds a shard's columns whole: above this many decoded bytes memory would grow with the row groups."""
+
+CODED_BYTES_PER_ROW = 8
+"""A column of codes takes less than this; a longer one is running text, which is not worth a dictionary."""
+
+
+def for_polars(file: DataFile, schema: pa.Schema, columns: Sequence[str], rows: int) -> list[str]:
+    """Return the columns that Polars is to read; which reader a column has never changes its values."""
+    if file.filesystem is not None or len(set(schema.names)) < len(schema.names):
+        return []  # object stores want credentials of their own, and Polars refuses equal names
+    numbers = [name for name in columns if fixed_width(schema.field(name).type)]
+    size = rows * sum(fixed_width(schema.field(name).type) for name in numbers)
+    return numbers if POLARS_LEAST_BYTES <= size <= POLARS_MOST_BYTES else []
+
+
+def polars_batches(
+    file: DataFile, first: int, rows: int, types: Mapping[str, pa.DataType]
+) -> Generator[pa.RecordBatch]:
+    """Yield the columns of `types`, as these types, from row `first` on."""
+    # Exact names: pl.col would take a column called "^x.*$" for a pattern.
+    query = (
+        pl.scan_parquet(file.path, glob=False, hive_partitioning=False).slice(first, rows).select(cs.by_name(*types))
+    )
+    stream = query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+    with closing(pa.RecordBatchReader.from_stream(stream)) as reader:
+        for batch in reader:
+            yield _conformed(batch, types)
+
+
+def arrow_batches(
+    file: DataFile, groups: Sequence[int], types: Mapping[str, pa.DataType], *, verify_checksums: bool
+) -> Generator[pa.RecordBatch]:
+    """Yield the columns of `types`, as these types, from the row groups named; strings may come as codes."""
+    options: dict[str, Any] = {
+        "buffer_size": BUFFER_BYTES,
+        "pre_buffer": False,
+        "page_checksum_verification": verify_checksums,
+    }
+    with file.open() as stream:
+        metadata = pq.read_metadata(stream)
+        with pq.ParquetFile(
+            stream, metadata=metadata, read_dictionary=_coded(metadata, groups, set(types)), **options
+        ) as parquet:
+            for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=list(types), use_threads=False):
+                yield _conformed(batch, types)
+
+
+def _coded(metadata: pq.FileMetaData, groups: Sequence[int], names: set[str]) -> list[str]:
+    """The byte-array columns of `names` that the file holds as codes."""
+    schema = metadata.schema.to_arrow_schema()
+    wanted = {field.name for field in schema if field.name in names and is_bytes(field.type)}
+    group = next((metadata.row_group(i) for i in groups if metadata.row_group(i).num_rows), None)
+    if group is None or not wanted:
+        return []
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.path_in_schema in wanted
+        and chunk.has_dictionary_page
+        and chunk.total_uncompressed_size <= CODED_BYTES_PER_ROW * group.num_rows
+    ]
+
+
+def _conformed(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    # By exact name: a reader may hand out the columns in the file's order, and "a.b" beside a struct "a".
+    columns = [conform(batch.column(name), dtype) for name, dtype in types.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(types))
