@@ -9,7 +9,7 @@ import polars as pl
 
 import streamnb as snb
 
-SEED = 0
+SEED = 90
 ROWS_OF_A_CLASS = 2000
 FEATURES = ["x0", "x1", "x2"]
 
@@ -26,10 +26,15 @@ for batch in training.iter_slices(500):  # as it would come from a stream
     state.update(batch)
 
 model = state.finish()
-learned = state.to_table().to_pandas().query("block == 'numeric'").pivot(index="class", columns="feature", values="mean")
+counted = pl.from_arrow(state.to_table()).filter(pl.col("block") == "numeric")
 for label in range(3):
-    print(f"class {label}: drawn {means[label].round(2)}, learned {learned.loc[label].to_numpy().round(2)}")
+    learned = counted.filter(pl.col("class") == label)["mean"].to_numpy()
+    print(f"class {label}: drawn {means[label].round(2)}, learned {learned.round(2)}")
 
-accuracy = snb.evaluate(model, holdout).accuracy
-log_loss = snb.evaluate(model, holdout).log_loss
-print(f"seed {SEED}: accuracy {accuracy:.4f} and log loss {log_loss:.4f} on {len(holdout)} rows held out")
+report = snb.evaluate(model, holdout)
+accuracy = report.accuracy
+# The best that anyone can do here: the class whose true mean is nearest.
+points = holdout.select(FEATURES).to_numpy()
+nearest = ((points[:, None, :] - means) ** 2).sum(axis=2).argmin(axis=1)
+best_accuracy = float((nearest == holdout["label"].to_numpy()).mean())
+print(f"seed {SEED}, {len(holdout)} rows held out: accuracy {accuracy:.4f}, the best possible {best_accuracy:.4f}")

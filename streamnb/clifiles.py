@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,33 +75,15 @@ def load_model(path: Path) -> Predictor:
 
 def print_scores(model: Predictor, data: list[str], proba: bool, keep: Any, workers: int | None) -> None:
     """Score to stdout as CSV, batch by batch: a reader that has enough may close the pipe."""
-    from contextlib import closing
-    from functools import partial
-
     import pyarrow.csv
 
-    from streamnb.engines import get_engine
-    from streamnb.errors import SchemaError
-    from streamnb.score import PREDICTION, pieces, scored
-    from streamnb.sources import open_source
+    from streamnb.score import scores
 
-    source = open_source(data)
-    model.schema.check(source.schema, model.schema.features)
-    kept = list(source.schema.names) if keep == "all" else list(keep)
-    for name in kept:
-        if name not in source.schema.names:
-            raise SchemaError(f"Expected a column {name!r} to keep, got none of that name")
-        if name == PREDICTION:
-            raise SchemaError(f"Expected kept columns beside the output's own, got {name!r} as both")
-    columns = list(dict.fromkeys([*model.schema.features, *kept]))
-    source.check(columns)
-    results = get_engine("threads", workers).map(partial(scored, model, kept, proba), pieces(source, columns))
-    with closing(results):
-        include_header = True
-        for batch, _ in results:
+    with scores(model, data, proba=proba, keep=keep, workers=workers) as found:
+        batches = (batch for batch, _ in found.batches)
+        for i, batch in enumerate(chain([found.schema.empty_table()], batches)):
             # Each batch is written whole, so that nothing is left to write when the reader has gone.
             with io.BytesIO() as text:
-                pyarrow.csv.write_csv(batch, text, pyarrow.csv.WriteOptions(include_header=include_header))
+                pyarrow.csv.write_csv(batch, text, pyarrow.csv.WriteOptions(include_header=i == 0))
                 sys.stdout.buffer.write(text.getbuffer())
             sys.stdout.buffer.flush()
-            include_header = False

@@ -85,6 +85,13 @@ class FeatureSums:
         sums._put(whole(count.T), whole(weight.T), whole(total.T))
         return sums
 
+    @classmethod
+    def around(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return a statistic that has these very arrays, as `arrays` names them: not copied and not checked."""
+        sums = cls(0, 0, "sum_of_weights" in arrays)
+        sums._take(arrays)
+        return sums
+
     def merge(self, other: Self, index: NDArray[np.intp]) -> None:
         """Add another statistic, whose class i is class index[i] here; on an error self is unchanged.
 
@@ -167,9 +174,12 @@ def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int
 
 
 class CategoryCounts:
-    """The counts of one categorical column: `counts` has shape (n_classes, n_categories).
+    """The counts of one categorical column; both arrays have shape (n_classes, n_categories).
 
-    int64, or float64 sums of weights when `weighted`. `add` and `merge` change the array in place: neither can fail.
+    - `counts`: the rows of each class and category (int64) or, when `weighted`, their weights (float64).
+    - `rows` (int64): the rows, with weights or without.
+
+    `add` and `merge` change the arrays in place: neither can fail.
 
     >>> import numpy as np
     >>> from streamnb.kernels import Groups
@@ -181,7 +191,9 @@ class CategoryCounts:
 
     def __init__(self, n_classes: int, n_categories: int, weighted: bool = False) -> None:
         self.weighted = weighted
-        self.counts: NDArray[Any] = np.zeros((n_classes, n_categories), np.float64 if weighted else np.int64)
+        shape = (n_classes, n_categories)
+        self.counts: NDArray[Any] = np.zeros(shape, np.float64 if weighted else np.int64)
+        self._rows: NDArray[np.int64] | None = np.zeros(shape, np.int64) if weighted else None
 
     @property
     def n_classes(self) -> int:
@@ -194,14 +206,19 @@ class CategoryCounts:
         return int(self.counts.shape[1])
 
     @property
-    def present(self) -> NDArray[Any]:
-        """The rows of each class (their weights, if weighted) in which the cell was there: shape (n_classes,)."""
-        return np.asarray(self.counts.sum(axis=1))
+    def rows(self) -> NDArray[np.int64]:
+        """The rows of each class and category; without weights, these are the counts."""
+        return self.counts if self._rows is None else self._rows
+
+    @property
+    def present(self) -> NDArray[np.int64]:
+        """The rows of each class in which the cell was there: shape (n_classes,)."""
+        return np.asarray(self.rows.sum(axis=1))
 
     @property
     def nbytes(self) -> int:
-        """The memory of the array, in bytes."""
-        return self.counts.nbytes
+        """The memory of the arrays, in bytes."""
+        return sum(array.nbytes for array in self.arrays().values())
 
     @classmethod
     def of(cls, groups: Groups, codes: Codes, n_categories: int) -> Self:
@@ -224,19 +241,23 @@ class CategoryCounts:
         if codes.min() < -1 or codes.max() >= len(categories):
             raise ValueError(f"expected codes from -1 to {len(categories) - 1}, got others")
         if groups.n_classes * len(categories) > SPARSE * max(len(codes), 4096):
-            rows = np.flatnonzero(codes >= 0)
-            cells = index[groups.codes[rows]] * self.n_categories + categories[codes[rows]]
-            amounts = 1 if groups.weight is None else groups.weight[rows]
-            np.add.at(self.counts.reshape(-1), cells, amounts)
+            there = np.flatnonzero(codes >= 0)
+            cells = index[groups.codes[there]] * self.n_categories + categories[codes[there]]
+            np.add.at(self.rows.reshape(-1), cells, 1)
+            if groups.weight is not None:
+                np.add.at(self.counts.reshape(-1), cells, groups.weight[there])
             return
-        table = implementation().table(groups, codes, len(categories))
         used = np.flatnonzero(categories >= 0)
-        if len(used) < len(categories):
-            table, categories = table[:, used], categories[used]
-        if len(np.unique(categories)) == len(categories):
-            self._add_table(table, index, categories)
-        else:
-            np.add.at(self.counts, np.ix_(index, categories), table)
+        distinct = np.bincount(categories[used], minlength=1).max() <= 1
+        kinds = [(self.rows, groups.unweighted)] + ([(self.counts, groups)] if self.weighted else [])
+        for array, rows in kinds:
+            table = implementation().table(rows, codes, len(categories))
+            if len(used) < len(categories):
+                table = table[:, used]
+            if distinct:
+                _add_table(array, table, index, categories[used])
+            else:
+                np.add.at(array, np.ix_(index, categories[used]), table)
 
     def merge(self, other: Self, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Add another's counts: its class i is class index[i] here, its category j is category categories[j].
@@ -246,49 +267,57 @@ class CategoryCounts:
         """
         if self.weighted != other.weighted:
             raise MergeError(f"Expected category counts with weights={self.weighted}, got weights={other.weighted}")
-        self._add_table(other.counts, index, categories)
+        for name, array in self.arrays().items():
+            _add_table(array, other.arrays()[name], index, categories)
 
     def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
         """Make room for new classes: the old class i becomes class index[i] of n_classes."""
-        grown = np.zeros((n_classes, self.n_categories), self.counts.dtype)
-        grown[index] = self.counts
-        self.counts = grown
+        self._grow(np.ix_(index, np.arange(self.n_categories)), n_classes, self.n_categories)
 
     def grow_categories(self, index: NDArray[np.intp], n_categories: int) -> None:
         """Make room for new categories: the old category j becomes category index[j] of n_categories."""
-        grown = np.zeros((self.n_classes, n_categories), self.counts.dtype)
-        grown[:, index] = self.counts
-        self.counts = grown
+        self._grow(np.ix_(np.arange(self.n_classes), index), self.n_classes, n_categories)
 
     def copy(self) -> Self:
         """Return equal counts that share no memory with these."""
         return copy.deepcopy(self)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the array that a state file holds: the statistic's own, not a copy."""
-        return {"counts": self.counts}
+        """Return the arrays that a state file holds, by name: the statistic's own, not copies."""
+        return {"counts": self.counts} if self._rows is None else {"counts": self.counts, "rows": self._rows}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the counts that `arrays` came from; float64 means that they are weighted.
+        """Return the counts that `arrays` came from; they are weighted if the rows are there beside them.
 
         Raises:
-            FileFormatError: the array is absent, or of another shape or type, or has a value that cannot be.
+            FileFormatError: an array is absent, or of another shape or type, or has a value that cannot be.
         """
-        held = arrays.get("counts")
-        counts = cls(0, 0, held is not None and held.dtype == np.float64)
-        counts.counts = checked_arrays(arrays, counts.arrays())["counts"]
+        counts = cls(0, 0, "rows" in arrays)
+        counts._take(checked_arrays(arrays, counts.arrays()))
         return counts
 
-    def _add_table(self, table: NDArray[Any], index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
-        """Add a table in place; `index` and `categories` have no position twice."""
-        if _is_everything(categories, self.n_categories):
-            if _is_everything(index, self.n_classes):
-                self.counts += table
-            else:
-                self.counts[index] += table
+    def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.counts = arrays["counts"]
+        self._rows = arrays["rows"] if self.weighted else None
+
+    def _grow(self, places: tuple[NDArray[np.intp], ...], n_classes: int, n_categories: int) -> None:
+        grown = type(self)(n_classes, n_categories, self.weighted)
+        arrays = grown.arrays()
+        for name, array in self.arrays().items():
+            arrays[name][places] = array
+        self._take(arrays)
+
+
+def _add_table(array: NDArray[Any], table: NDArray[Any], index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
+    """Add a table to some places of an array, in place; `index` and `categories` have no position twice."""
+    if _is_everything(categories, array.shape[1]):
+        if _is_everything(index, len(array)):
+            array += table
         else:
-            self.counts[np.ix_(index, categories)] += table
+            array[index] += table
+    else:
+        array[np.ix_(index, categories)] += table
 
 
 def _is_everything(index: NDArray[np.intp], length: int) -> bool:

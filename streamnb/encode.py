@@ -135,11 +135,11 @@ def encode_training(batch: pa.RecordBatch, schema: Schema) -> Training:
     weight = None
     if schema.weight is not None:
         weight = weights(batch.column(schema.weight), schema.weight, keep)
+        without_label -= int(np.count_nonzero(~keep & (weight == 0)))
         keep &= weight > 0
     kept = None
-    if without_label or weight is not None:
-        kept = None if keep.all() else np.flatnonzero(keep)
-    if kept is not None:
+    if not keep.all():
+        kept = np.flatnonzero(keep)
         codes = codes[kept]
         weight = None if weight is None else weight[kept]
     labels, codes = _sorted_and_used(labels, codes)
@@ -164,7 +164,7 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
     column = batch.column
     numeric = [_numbers(column(name), kept) for name in schema.numeric]
     counts = [_numbers(column(name), kept) for name in schema.counts]
-    binary = [_zero_or_one(_numbers(column(name), kept), schema.threshold(name), name, kept) for name in schema.binary]
+    binary = [_zero_or_one(_numbers(column(name), kept), schema, name, kept) for name in schema.binary]
     categorical = []
     for name in schema.categorical:
         encoded = _categories(column(name), category_type(column(name).type))
@@ -247,13 +247,21 @@ def _other_numbers(array: pa.Array) -> Column:
     return _numbers(array.cast(pa.float64()), None)
 
 
-def _zero_or_one(column: Column, threshold: float | None, name: str, kept: NDArray[np.intp] | None) -> Column:
-    """Return the column as 0 and 1 in uint8; NaN is missing."""
-    values, valid = column.values, column.valid
+def _zero_or_one(column: Column, schema: Schema, name: str, kept: NDArray[np.intp] | None) -> Column:
+    """Return the column as 0 and 1 in uint8; NaN is missing, and so is ±inf where the schema says so."""
+    values, valid, threshold = column.values, column.valid, schema.threshold(name)
     if values.dtype.kind == "f":
-        number = ~np.isnan(values)
-        if not number.all():
-            valid = number if valid is None else valid & number
+        finite = np.isfinite(values)
+        if not finite.all():
+            infinite = np.isinf(values) if valid is None else np.isinf(values) & valid
+            if schema.infinite == "error" and infinite.any():
+                row = int(np.flatnonzero(infinite)[0])
+                raise DataError(
+                    f"Expected a finite number, got {values[row]}",
+                    column=name,
+                    row=row if kept is None else int(kept[row]),
+                )
+            valid = finite if valid is None else valid & finite
     ones = values > (0 if threshold is None else threshold)
     if threshold is None and values.dtype != np.bool_:
         wrong = ones != values if valid is None else (ones != values) & valid

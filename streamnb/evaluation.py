@@ -36,6 +36,7 @@ def evaluate(
         SchemaError: the label or a feature column is absent or of a wrong type.
         DataError: a value that cannot be scored, with its column, file and row.
 
+    >>> import pyarrow as pa
     >>> from streamnb import Schema, State
     >>> rows = pa.table({"y": ["a", "a", "b", "b"], "x": [1.0, 3.0, 10.0, 14.0]})
     >>> state = State(Schema(label="y", numeric=["x"]))

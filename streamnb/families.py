@@ -106,6 +106,7 @@ class Gaussian:
         pooled = moments.pooled()
         seen = moments.count > 0
         mean = np.where(seen, moments.mean, pooled.mean)
+        tail = np.where(seen, moments.mean_tail, pooled.mean_tail)
         variance = np.where(seen, moments.variance(), pooled.variance()) + epsilon
         # The smallest normal number keeps 1/variance finite.
         variance = np.where(variance > 0, np.maximum(variance, np.finfo(np.float64).tiny), variance)
@@ -121,7 +122,8 @@ class Gaussian:
             )
         with np.errstate(divide="ignore"):
             log_normalizer = np.where(mute, 0.0, -0.5 * np.log(2.0 * np.pi * np.where(mute, 1.0, variance)))
-        return Gaussians(np.where(mute, 0.0, mean), np.where(mute, np.inf, variance), log_normalizer)
+        mean, tail = np.where(mute, 0.0, mean), np.where(mute, 0.0, tail)
+        return Gaussians(mean, tail, np.where(mute, np.inf, variance), log_normalizer)
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,11 @@ class Groups:
         return len(self.codes)
 
     @cached_property
+    def unweighted(self) -> Groups:
+        """The same rows without their weights."""
+        return self if self.weight is None else Groups(self.codes, self.n_classes)
+
+    @cached_property
     def segments(self) -> Segments:
         """The rows in the order of their classes, and within a class in the order of the batch."""
         # NumPy sorts 16-bit integers by radix, several times faster than wider ones.
@@ -213,10 +218,9 @@ def measure(
 
 
 def _finite(sums: Sums, pivot: Floats | None) -> bool:
-    checked = sums.deviation + sums.weight
-    if pivot is not None:
-        checked += sums.square
-    return bool(np.isfinite(checked).all())
+    checked = (sums.deviation, sums.weight) if pivot is None else (sums.deviation, sums.square, sums.weight)
+    # NaN and infinity carry over to a total, in less time than a look at each.
+    return all(np.isfinite(array.sum()) or np.isfinite(array).all() for array in checked)
 
 
 def _pivots(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Floats | None:

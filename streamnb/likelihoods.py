@@ -71,14 +71,16 @@ def without_missing(values: Floats, present: Flags | None, first: int, *, infini
 class Gaussians:
     """Independent normal densities, one per class and feature.
 
-    `mean`, `variance` (smoothed) and `log_normalizer` = −½·ln(2π·variance) have shape (n_classes, n_features). An
-    infinite variance with normaliser 0 says that a feature tells nothing.
+    `mean`, `variance` (smoothed) and `log_normalizer` = −½·ln(2π·variance) have shape (n_classes, n_features), and so
+    has `mean_tail`, what rounding took off the mean. An infinite variance with normaliser 0 says that a feature tells
+    nothing.
     """
 
     kind = "gaussian"
 
-    def __init__(self, mean: Floats, variance: Floats, log_normalizer: Floats) -> None:
-        self.mean, self.variance, self.log_normalizer = mean, variance, log_normalizer
+    def __init__(self, mean: Floats, mean_tail: Floats, variance: Floats, log_normalizer: Floats) -> None:
+        self.mean, self.mean_tail = mean, mean_tail
+        self.variance, self.log_normalizer = variance, log_normalizer
         weight = 1.0 / variance
         # Centred on the middle of the class means, weighted by how sharply each class sees the feature.
         total = weight.sum(axis=0)
@@ -86,11 +88,13 @@ class Gaussians:
             reference = np.where(total > 0, (weight * mean).sum(axis=0) / np.where(total > 0, total, 1.0), 0.0)
             sound = np.isfinite(reference) & np.isfinite(total)
             self.reference: Floats = np.where(sound, reference, mean[0] if len(mean) else 0.0)
-            offset = mean - self.reference
+            # Means far from 0 and near each other: their difference is exact, and the tail has digits to add.
+            offset = (mean - self.reference) + mean_tail
             distance = np.abs(offset) * np.sqrt(weight)
             near = (distance <= CANCELLATION_LIMIT) & (weight < 1e150) & (np.abs(offset) < 1e100)
-        self.expanded = np.flatnonzero(near.all(axis=0))
-        self.direct = np.flatnonzero(~near.all(axis=0))
+        tells = total > 0  # a feature that tells nothing is left out: 0 times the square of a huge value is not 0
+        self.expanded = np.flatnonzero(near.all(axis=0) & tells)
+        self.direct = np.flatnonzero(~near.all(axis=0) & tells)
         e = self.expanded
         # −½(x−μ)²/σ² with z = x − reference: z²·(−½/σ²) + z·(offset/σ²) − ½·offset²/σ²
         self.affine = np.hstack([-0.5 * weight[:, e], offset[:, e] * weight[:, e]])
@@ -115,7 +119,7 @@ class Gaussians:
             np.multiply(centred, centred, out=terms[:m])
             out += self.affine @ terms
         for j in self.direct:
-            deviation = values[j] - self.mean[:, j, None]
+            deviation = (values[j] - self.mean[:, j, None]) - self.mean_tail[:, j, None]
             deviation *= deviation
             deviation *= -0.5 / self.variance[:, j, None]
             deviation += self.log_normalizer[:, j, None]
@@ -125,7 +129,12 @@ class Gaussians:
 
     def arrays(self) -> Mapping[str, NDArray[Any]]:
         """What a model file holds."""
-        return {"mean": self.mean, "variance": self.variance, "log_normalizer": self.log_normalizer}
+        return {
+            "mean": self.mean,
+            "mean_tail": self.mean_tail,
+            "variance": self.variance,
+            "log_normalizer": self.log_normalizer,
+        }
 
 
 class Discrete:

@@ -15,12 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, FileFormatError, MergeError
-from streamnb.kernels import Groups, implementation, measure
+from streamnb.kernels import Groups, Sums, implementation, measure
 from streamnb.protocols import Column, Floats
 
 __all__ = ["Moments"]
 
 OVERFLOW = "Expected values whose squared deviations fit in a float64, got an overflow"
+
+
+BLOCK = 2_048
+"""Cells of a batch's statistic worked out at a time: fresh memory for all of a wide one costs more than the sums."""
 
 
 class Cells(NamedTuple):
@@ -105,23 +109,28 @@ class Moments:
         moments = cls(groups.n_classes, len(block), groups.weight is not None)
         if not len(groups) or not block:
             return moments
-        kernels = implementation()
-        shape = (len(block), groups.n_classes)
-        near = np.full(shape, np.nan) if pivot is None else np.ascontiguousarray(pivot.T)
-        count, used = np.empty(shape, np.int64), np.empty(shape)
-        weight, deviation, square = np.empty(shape), np.empty(shape), np.empty(shape)
+        whole, width = moments._cells(), max(1, BLOCK // groups.n_classes)
         with np.errstate(all="ignore"):
-            for j, column in enumerate(block):
-                sums, used[j] = measure(kernels, groups, column, j, near[j], infinite)
-                count[j], weight[j], deviation[j], square[j] = sums
-            empty = count == 0
-            weight[empty] = 1.0
-            step = deviation / weight
-            mean, tail = _two_sum(used, step)
-            mean[empty], tail[empty], weight[empty] = 0.0, 0.0, 0.0
-            # In this order the product overflows only where the square does.
-            square = np.maximum(square - deviation * step, 0.0)
-        moments._put(Cells(count, weight, mean, tail, square).each(lambda array: np.ascontiguousarray(array.T)))
+            for low in range(0, len(block), width):
+                part = _measured(groups, block[low : low + width], low, pivot, infinite)
+                for array, measured in zip(whole, part, strict=True):
+                    array[:, low : low + width] = measured.T
+        moments._put(whole)
+        return moments
+
+    @classmethod
+    def of_sums(cls, sums: Sums, pivot: Floats, *, weighted: bool) -> Self:
+        """Return the moments of a batch that was summed elsewhere, row by row instead of column by column.
+
+        `pivot` and the arrays of `sums` have shape (n_classes, n_features); they are taken over, and changed.
+
+        Raises:
+            DataError: squares that overflow, with column.
+        """
+        moments = cls(len(pivot), pivot.shape[1], weighted)
+        with np.errstate(all="ignore"):
+            cells = _cells_of(sums, pivot)
+        moments._put(cells)
         return moments
 
     def merge(self, other: Self, index: NDArray[np.intp]) -> None:
@@ -225,6 +234,32 @@ class Moments:
         self.count = cells.number
         self._weight = cells.weight if self.weighted else None
         self.mean, self.mean_tail, self.sum_of_squared_deviations = cells.mean, cells.mean_tail, cells.square
+
+
+def _measured(groups: Groups, block: Sequence[Column], place: int, pivot: Floats | None, infinite: str) -> Cells:
+    """The moments of some columns of a batch, the first of them column `place`: arrays (n_features, n_classes)."""
+    kernels = implementation()
+    shape = (len(block), groups.n_classes)
+    number = np.empty(shape, np.int64)
+    weight, deviation, square, used = np.empty((4, *shape))
+    near = np.full(shape, np.nan) if pivot is None else np.array(pivot[:, place : place + len(block)].T, order="C")
+    for j, column in enumerate(block):
+        sums, used[j] = measure(kernels, groups, column, place + j, near[j], infinite)
+        number[j], weight[j], deviation[j], square[j] = sums
+    return _cells_of(Sums(number, weight, deviation, square), used)
+
+
+def _cells_of(sums: Sums, pivot: Floats) -> Cells:
+    """The moments that sums of deviations from a pivot tell; all arrays of one shape, and changed on the way."""
+    number, weight, deviation, square = sums
+    empty = number == 0
+    step = deviation / weight
+    if empty.any():
+        step[empty] = pivot[empty] = 0.0
+    mean, tail = _two_sum(pivot, step)
+    # In this order the product overflows only where the square does.
+    square -= np.multiply(deviation, step, out=deviation)
+    return Cells(number, weight, mean, tail, np.maximum(square, 0.0, out=square))
 
 
 def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:

@@ -21,7 +21,7 @@ from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
 from streamnb.vocabulary import Vocabulary
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "winners"]
 
 LEAST = {"numeric": None, "binary": None, "counts": 0.0}
 """The blocks that are scored as matrices, and the least value that a cell may have."""
@@ -103,13 +103,20 @@ class Predictor:
             SchemaError: a feature column is absent or of a wrong type.
             DataError: an infinite number, a negative count, or an unseen category where the family says "error".
         """
-        found = [self._winner(joint) for joint in self._joint(data)]
+        found = [winners(joint, self.class_log_prior) for joint in self._joint(data)]
         winner = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int32), *found])
         return self.classes.take(pa.array(winner))
 
     def predict_proba(self, data: Any) -> Floats:
         """Return the posterior of each class, float64 (n_rows, n_classes), in the order of `classes`."""
         return self._rows(data, lambda joint: probabilities(joint, self.class_log_prior))
+
+    def predict_with_proba(self, data: Any) -> tuple[pa.Array, Floats]:
+        """Return what `predict` and `predict_proba` return, for the work of one of them."""
+        joints = list(self._joint(data))
+        winner = np.concatenate([np.zeros(0, np.int32), *(winners(joint, self.class_log_prior) for joint in joints)])
+        each = [probabilities(joint, self.class_log_prior).T for joint in joints]
+        return self.classes.take(pa.array(winner)), np.concatenate([np.zeros((0, len(self.classes))), *each])
 
     def predict_log_proba(self, data: Any) -> Floats:
         """Return the logarithm of `predict_proba`, without underflow; float64 (n_rows, n_classes)."""
@@ -118,19 +125,6 @@ class Predictor:
     def predict_joint_log_proba(self, data: Any) -> Floats:
         """Return log P(class) + log p(row | class), not normalised; float64 (n_rows, n_classes)."""
         return self._rows(data, lambda joint: joint)
-
-    def _winner(self, joint: Floats) -> Codes:
-        """The first class with the highest score of each row; the likeliest beforehand where all are impossible."""
-        top = joint.max(axis=0)
-        winner = np.zeros(len(top), np.int32)
-        # From the last class to the first, which so wins a tie; argmax across rows takes several times longer.
-        for c in range(len(joint) - 1, 0, -1):
-            np.copyto(winner, c, where=joint[c] == top)
-        np.copyto(winner, 0, where=joint[0] == top)
-        impossible = np.isneginf(top)
-        if impossible.any():
-            winner[impossible] = np.argmax(self.class_log_prior)
-        return winner
 
     def _rows(self, data: Any, present: Callable[[Floats], Floats]) -> Floats:
         parts = [present(joint).T for joint in self._joint(data)]
@@ -284,6 +278,23 @@ class Predictor:
             raise FileFormatError(
                 f"Expected a model file, got one that contradicts itself: {error} - {where}"
             ) from None
+
+
+def winners(joint: Floats, log_prior: Floats) -> Codes:
+    """Return the first class with the highest score of each row; the likeliest beforehand where all are impossible.
+
+    `joint` is (n_classes, n_rows).
+    """
+    top = joint.max(axis=0)
+    winner = np.zeros(len(top), np.int32)
+    # From the last class to the first, which so wins a tie; argmax across rows takes several times longer.
+    for c in range(len(joint) - 1, 0, -1):
+        np.copyto(winner, c, where=joint[c] == top)
+    np.copyto(winner, 0, where=joint[0] == top)
+    impossible = np.isneginf(top)
+    if impossible.any():
+        winner[impossible] = np.argmax(log_prior)
+    return winner
 
 
 def _castable(values: pa.Array, vocabulary: Vocabulary) -> bool:

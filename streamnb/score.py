@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from streamnb.atomic import open_atomically
 from streamnb.engines import get_engine
-from streamnb.errors import DataError, SchemaError, SourceError
+from streamnb.errors import DataError, SchemaError, SourceError, near_misses
 from streamnb.predictor import Predictor
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard, Source
-from streamnb.sources import open_source
+from streamnb.sources import decoded, open_source
 
-__all__ = ["Piece", "pieces", "predict", "scored"]
+__all__ = ["Piece", "Scores", "pieces", "predict", "scores"]
 
 PREDICTION = "prediction"
 PROBABILITY = "proba_"
@@ -55,19 +57,76 @@ def pieces(source: Source, columns: Sequence[str]) -> Iterator[Piece]:
             first += batch.num_rows
 
 
-def scored(model: Predictor, keep: Sequence[str], proba: bool, piece: Piece) -> tuple[pa.RecordBatch, int]:
-    """Return the kept columns, the predictions and perhaps the probabilities of one batch, and its size in bytes."""
+def scored(model: Predictor, schema: pa.Schema, piece: Piece) -> tuple[pa.RecordBatch, int]:
+    """Return one batch of the output, which has the columns of `schema`, and the size in bytes of what it came from."""
+    n_kept = schema.get_field_index(PREDICTION)
+    with_proba = len(schema) > n_kept + 1
     try:
-        # One pass over the likelihoods serves both: the label is the class of the highest probability.
-        probabilities = model.predict_proba(piece.batch) if proba else None
-        prediction = model.predict(piece.batch)
+        if with_proba:
+            prediction, probabilities = model.predict_with_proba(piece.batch)
+        else:
+            prediction = model.predict(piece.batch)
     except DataError as error:
         raise piece.placed(error) from None
-    columns = {name: piece.batch.column(name) for name in keep} | {PREDICTION: prediction}
-    if probabilities is not None:
-        names = [f"{PROBABILITY}{label}" for label in model.classes.to_pylist()]
-        columns |= {name: pa.array(probabilities[:, i]) for i, name in enumerate(names)}
-    return pa.record_batch(columns), piece.size
+    kept = decoded(piece.batch)
+    columns = [*(kept.column(name) for name in schema.names[:n_kept]), prediction]
+    if with_proba:
+        columns += [pa.array(np.ascontiguousarray(each)) for each in probabilities.T]
+    return pa.record_batch(columns, schema=schema), piece.size
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scored batches of a source, in order and as they are asked for; close it to stop early."""
+
+    schema: pa.Schema
+    batches: Iterator[tuple[pa.RecordBatch, int]]
+    size: int
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        close = getattr(self.batches, "close", None)
+        if close is not None:
+            close()
+
+
+def scores(
+    model: Predictor,
+    source: Any,
+    *,
+    proba: bool = False,
+    keep: Sequence[str] | Literal["all"] = (),
+    workers: int | None = None,
+    engine: str | Engine = "threads",
+) -> Scores:
+    """Score a source batch by batch, in bounded memory; the parameters are those of `predict`.
+
+    Raises:
+        SchemaError: the source lacks a feature, or a kept column has the name of an output column.
+    """
+    opened = open_source(source)
+    features = model.schema.features
+    model.schema.check(opened.schema, features)
+    kept = list(opened.schema.names) if keep == "all" else list(keep)
+    fields = [pa.field(PREDICTION, model.classes.type)]
+    if proba:
+        fields += [pa.field(f"{PROBABILITY}{label}", pa.float64()) for label in model.classes.to_pylist()]
+    added = {field.name for field in fields}
+    for name in kept:
+        if name not in opened.schema.names:
+            hint = near_misses(name, opened.schema.names)
+            raise SchemaError(f"Expected a column {name!r} to keep, got none of that name{hint}")
+        if name in added:
+            raise SchemaError(f"Expected kept columns beside the output's own, got {name!r} as both")
+    columns = list(dict.fromkeys([*features, *kept]))
+    opened.check(columns)
+    schema = pa.schema([*(opened.schema.field(name) for name in kept), *fields])
+    size = sum(shard.size for shard in opened.shards())
+    return Scores(
+        schema, get_engine(engine, workers).map(partial(scored, model, schema), pieces(opened, columns)), size
+    )
 
 
 def predict(
@@ -99,50 +158,23 @@ def predict(
     """
     output = Path(output)
     _refuse_input_as_output(source, output)
-    opened = open_source(source)
-    features = model.schema.features
-    model.schema.check(opened.schema, features)
-    kept = list(opened.schema.names) if keep == "all" else list(keep)
-    added = [PREDICTION, *(f"{PROBABILITY}{label}" for label in model.classes.to_pylist())]
-    for name in kept:
-        if name not in opened.schema.names:
-            raise SchemaError(f"Expected a column {name!r} to keep, got none of that name")
-        if name in added[: len(added) if proba else 1]:
-            raise SchemaError(f"Expected kept columns beside the output's own, got {name!r} as both")
-    columns = list(dict.fromkeys([*features, *kept]))
-    opened.check(columns)
-    shards_size = sum(shard.size for shard in opened.shards()) if callable(progress) or progress else 0
     rows = 0
-    results = get_engine(engine, workers).map(partial(scored, model, kept, proba), pieces(opened, columns))
     with ExitStack() as stack:
+        found = stack.enter_context(scores(model, source, proba=proba, keep=keep, workers=workers, engine=engine))
         stream = stack.enter_context(open_atomically(output))
-        advance = stack.enter_context(reporting(progress, shards_size))
-        writer: Any = None
-        for batch, size in results:
-            if writer is None:
-                writer = stack.enter_context(_writer(output, stream, batch.schema))
-            writer.write(batch)
+        writer = stack.enter_context(_writer(output, stream, found.schema))
+        advance = stack.enter_context(reporting(progress, found.size))
+        for batch, size in found.batches:
+            writer.write_batch(batch)
             rows += batch.num_rows
             advance(batch.num_rows, size)
-        if writer is None:
-            empty = _empty(model, opened.schema, kept, proba)
-            with _writer(output, stream, empty.schema) as writer:
-                writer.write(empty)
     return rows
 
 
 def _writer(output: Path, stream: Any, schema: pa.Schema) -> Any:
     if output.suffix == ".csv":
-        return pyarrow.csv.CSVWriter(stream, schema)
+        return pyarrow.csv.CSVWriter(stream, schema)  # writes the header at once
     return pq.ParquetWriter(stream, schema, compression="zstd")
-
-
-def _empty(model: Predictor, schema: pa.Schema, kept: Sequence[str], proba: bool) -> pa.RecordBatch:
-    columns = {name: pa.array([], schema.field(name).type) for name in kept}
-    columns[PREDICTION] = model.classes.slice(0, 0)
-    if proba:
-        columns |= {f"{PROBABILITY}{label}": pa.array([], pa.float64()) for label in model.classes.to_pylist()}
-    return pa.record_batch(columns)
 
 
 def _refuse_input_as_output(source: Any, output: Path) -> None:

@@ -242,6 +242,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "biu" or np.isfinite(value).all():
+            return value.tolist()
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]

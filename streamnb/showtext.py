@@ -235,7 +235,7 @@ def _ruled(parts: Sequence[str | Table]) -> str:
             console.print(Text(part))
             continue
         if part.title:
-            console.print(Text(f"\n{part.title}"))
+            console.print(Text(part.title))
         drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False)
         for i, name in enumerate(part.header):
             left = i == 0 or name in ("kind", "most frequent")

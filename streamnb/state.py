@@ -28,7 +28,7 @@ from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
 
-__all__ = ["Part", "State"]
+__all__ = ["Part", "State", "digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ class State:
 
     def digest(self) -> str:
         """Return a short fingerprint of the counts, equal for equal counts."""
-        return _digest(self.total)
+        return digest(self.total)
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header: dict[str, Any] = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": []}
@@ -342,7 +342,7 @@ class State:
         """What `update` counted, as a part, if this state has a shard's name and has counted anything."""
         if self.shard is None or self._own.is_empty():
             return None
-        return Part({self.shard: _digest(self._own)}, self._own.copy())
+        return Part({self.shard: digest(self._own)}, self._own.copy())
 
     def _with_declared_classes(self) -> SufficientStatistics:
         total = self.total
@@ -374,7 +374,8 @@ def _order(part: Part) -> list[str]:
     return sorted(part.ledger)
 
 
-def _digest(statistics: SufficientStatistics) -> str:
+def digest(statistics: SufficientStatistics) -> str:
+    """Return the fingerprint that a ledger holds of a shard, equal for equal counts."""
     header = {"rows_without_label": statistics.rows_without_label}
     return hashlib.blake2b(statefile.dumps("state", header, statistics.arrays()), digest_size=12).hexdigest()
 

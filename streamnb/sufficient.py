@@ -48,6 +48,7 @@ class SufficientStatistics:
         self.counts = FeatureSums(0, len(schema.counts), weighted)
         self.categories = {name: Vocabulary() for name in schema.categorical}
         self.categorical = {name: CategoryCounts(0, 0, weighted) for name in schema.categorical}
+        self._looked_up: dict[str, tuple[Vocabulary, pa.Array, Index]] = {}
 
     @property
     def class_weight(self) -> Floats:
@@ -202,9 +203,9 @@ class SufficientStatistics:
 
     def _check_shapes(self) -> None:
         n, weighted = len(self.classes), self.schema.weight is not None
-        self._require("rows", self.rows, (n,))
+        self._require("rows", self.rows, (n,), dtype="int64")
         if self.sum_of_weights is not None:
-            self._require("sum_of_weights", self.sum_of_weights, (n,))
+            self._require("sum_of_weights", self.sum_of_weights, (n,), dtype="float64")
         if not isinstance(self.rows_without_label, int) or self.rows_without_label < 0:
             raise FileFormatError(f"Expected a count of rows without label, got {self.rows_without_label!r}")
         for block in DENSE:
@@ -218,7 +219,11 @@ class SufficientStatistics:
                 self._require(f"categorical column {name!r}", array, (n, len(self.categories[name])))
 
     @staticmethod
-    def _require(what: str, array: Any, shape: tuple[int, ...], *, signed: bool = False) -> None:
+    def _require(
+        what: str, array: Any, shape: tuple[int, ...], *, signed: bool = False, dtype: str | None = None
+    ) -> None:
+        if dtype is not None and array.dtype != dtype:
+            raise FileFormatError(f"Expected {what} of type {dtype}, got {array.dtype}")
         if array.shape != shape:
             raise FileFormatError(f"Expected {what} of shape {shape}, got {array.shape}")
         if array.size and not signed and not (array >= 0).all():
@@ -265,9 +270,9 @@ class SufficientStatistics:
         """The union with the values that a column's codes use, and where each value of the column stands in it."""
         vocabulary = self.categories[name]
         if vocabulary.type == column.values.type:
-            place = vocabulary.index(column.values)
+            place = self._place_of(name, column.values)
             if (place >= 0).all():
-                return vocabulary, np.arange(len(vocabulary), dtype=np.intp), place.astype(np.intp)
+                return vocabulary, np.arange(len(vocabulary), dtype=np.intp), place
         codes = column.codes
         used = np.bincount(codes[codes >= 0], minlength=len(column.values)) > 0
         try:
@@ -276,8 +281,19 @@ class SufficientStatistics:
             )
         except MergeError as error:
             raise MergeError(f"{error} - categorical column {name!r}") from None
-        values = column.values if column.values.type == union.type else column.values.cast(union.type)
+        values = column.values
+        if values.type != union.type and len(union):
+            values = values.cast(union.type)
         return union, grown, union.index(values).astype(np.intp)
+
+    def _place_of(self, name: str, values: pa.Array) -> Index:
+        """Where values stand among a column's categories; batches of one row group bring the same dictionary."""
+        vocabulary = self.categories[name]
+        looked_up = self._looked_up.get(name)
+        if looked_up is None or looked_up[0] is not vocabulary or not looked_up[1].equals(values):
+            looked_up = (vocabulary, values, vocabulary.index(values).astype(np.intp))
+            self._looked_up[name] = looked_up
+        return looked_up[2]
 
     def _ordered(self, block: str, columns: tuple[str, ...]) -> Any:
         """The statistic of a block with its features in another schema's order."""
@@ -313,9 +329,9 @@ class SufficientStatistics:
                 counts.grow(old, n)
 
     def _grow_categories(self, name: str, vocabulary: Vocabulary, index: Index) -> None:
-        if len(vocabulary) != len(self.categories[name]):
+        if vocabulary is not self.categories[name]:
             self.categorical[name].grow_categories(index, len(vocabulary))
-        self.categories[name] = vocabulary
+            self.categories[name] = vocabulary
 
 
 def _scattered(array: NDArray[Any], index: Index, length: int) -> NDArray[Any]:

@@ -8,7 +8,6 @@ workers, and after any crash and resume.
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from collections.abc import Iterable, Sequence
@@ -17,14 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from streamnb import statefile
-from streamnb.engines import get_engine
+from streamnb.engines import get_engine, raise_if_stopped
 from streamnb.errors import DataError, SchemaError, SkippedWarning, SourceError, StreamNBError
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard
 from streamnb.schema import Schema
 from streamnb.sources import open_source
-from streamnb.state import State
+from streamnb.state import State, digest
 from streamnb.sufficient import SufficientStatistics
 
 __all__ = ["accumulate", "fit"]
@@ -50,6 +48,7 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
     rows = 0
     try:
         for batch in shard.batches(schema.columns):
+            raise_if_stopped()
             try:
                 statistics.update(batch)
             except DataError as error:
@@ -62,8 +61,7 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
         if on_error == "raise":
             raise
         return Counted(shard, None, "", 0, str(error))
-    content = statefile.dumps("state", {"skip": statistics.rows_without_label}, statistics.arrays())
-    return Counted(shard, statistics, hashlib.blake2b(content, digest_size=12).hexdigest(), rows)
+    return Counted(shard, statistics, digest(statistics), rows)
 
 
 def fit(
@@ -88,7 +86,8 @@ def fit(
     - `workers`: threads, by default one per core; the result does not depend on it.
     - `progress`: True for a bar on a terminal, or a callable that is given a `Progress` after each shard.
     - `checkpoint`: a state file, written every few seconds and at the end; with `resume` a run goes on from it.
-    - `on_error`: "skip" leaves out damaged files, with a `SkippedWarning` each; nothing of them is counted.
+    - `on_error`: "skip" leaves out damaged files, and damaged shards of files, with a `SkippedWarning` each; nothing
+      of what is skipped is counted.
     - `verify_checksums`: check the page checksums of Parquet files that have them (a slower reader).
 
     Raises:
@@ -114,8 +113,8 @@ def fit(
     )
     if schema is None:
         schema = Schema.infer(opened.schema, label, **infer)  # type: ignore[arg-type]
+    opened.check(schema.columns)  # file by file, so that an error names the file
     schema.check(opened.schema)
-    opened.check(schema.columns)
     skipped = [f"{reason}" for _, reason in opened.skipped]
     for reason in skipped:
         warnings.warn(SkippedWarning(reason), stacklevel=2)
@@ -162,6 +161,7 @@ class _Run:
         self.schema, self.checkpoint = schema, checkpoint
         self.total = SufficientStatistics(schema)
         self.ledger: dict[str, str] = {}
+        self.anonymous = SufficientStatistics(schema)  # of shards without a name, which no ledger must cover
         self.saved_at = time.monotonic()
         self.unsaved = True
 
@@ -194,9 +194,11 @@ class _Run:
         if counted.statistics is None:
             warnings.warn(SkippedWarning(counted.skipped), stacklevel=3)
             return
-        self.total.merge(counted.statistics)
         if counted.shard.id:
+            self.total.merge(counted.statistics)
             self.ledger[counted.shard.id] = counted.digest
+        else:
+            self.anonymous.merge(counted.statistics)
         self.unsaved = True
         if time.monotonic() - self.saved_at >= CHECKPOINT_SECONDS:
             self.save()
@@ -210,7 +212,9 @@ class _Run:
 
     def state(self) -> State:
         """The total as a state."""
-        return State.of_shards(self.schema, self.total, self.ledger)
+        state = State.of_shards(self.schema, self.total, self.ledger)
+        state.merge(State.of_shards(self.schema, self.anonymous, {}))
+        return state
 
 
 def _after(ledger: dict[str, str], shards: Sequence[Shard], on_error: str) -> Sequence[Shard]:
@@ -220,17 +224,23 @@ def _after(ledger: dict[str, str], shards: Sequence[Shard], on_error: str) -> Se
         SourceError: a file that was counted has changed or gone, or a new one stands before it.
     """
     planned = {shard.id for shard in shards}
-    names = {shard.id.rpartition("@")[0]: shard.id for shard in shards}
+    names = {_file(shard.id) for shard in shards}
     for counted in ledger:
         if counted not in planned:
-            name = counted.rpartition("@")[0]
+            name = _file(counted)
             change = "changed" if name in names else "gone"
             raise SourceError(f"Expected the data of the checkpoint, got a file that is {change} since: {name}")
     position = [i for i, shard in enumerate(shards) if shard.id in ledger]
     last = position[-1] + 1 if position else 0
-    if last != len(ledger) and on_error == "raise":
-        new = next(shard for shard in shards[:last] if shard.id not in ledger)
-        raise SourceError(
-            f"Expected the data of the checkpoint, got a file that was not counted then: {new.id.rpartition('@')[0]}"
-        )
+    for shard in shards[:last]:
+        if shard.id not in ledger:
+            reason = f"Expected the data of the checkpoint, got a file that was not counted then: {_file(shard.id)}"
+            if on_error == "raise":
+                raise SourceError(reason)
+            warnings.warn(SkippedWarning(reason), stacklevel=4)  # it was skipped then, or has come since
     return shards[last:]
+
+
+def _file(shard_id: str) -> str:
+    """The file of a shard, from its id: file[first row:last row]@fingerprint."""
+    return shard_id.rpartition("@")[0].rpartition("[")[0]

@@ -94,15 +94,15 @@ class Vocabulary:
     __slots__ = ("values",)
 
     def __init__(self, values: pa.Array | None = None) -> None:
-        """Wrap values that are already distinct and sorted; no values at all is the empty vocabulary."""
-        self.values: pa.Array = pa.array([], pa.null()) if values is None else values
+        """Wrap values that are already distinct and sorted; no values, of whatever type, are the empty vocabulary."""
+        self.values: pa.Array = values if values is not None and len(values) else pa.nulls(0)
 
     @classmethod
     def of(cls, values: pa.Array) -> Vocabulary:
         """Return the vocabulary of values in any order, repeated or not; nulls are left out."""
-        if not len(values):
-            return cls(values)
-        return cls(sort(values.unique().drop_null()))
+        distinct = values.unique().drop_null()
+        # Without a value there is no type either: a column that is all null in one shard fits any other.
+        return cls(sort(distinct)) if len(distinct) else cls()
 
     @property
     def type(self) -> pa.DataType:
@@ -140,7 +140,7 @@ class Vocabulary:
         place = Vocabulary(mine).index(theirs)
         unchanged = np.arange(len(mine), dtype=np.intp)
         if (place >= 0).all():
-            return Vocabulary(mine), unchanged, place.astype(np.intp)
+            return (self if mine is self.values else Vocabulary(mine)), unchanged, place.astype(np.intp)
         late = theirs.filter(pa.array(place < 0))
         union = Vocabulary(sort(pa.concat_arrays([mine, late])) if len(mine) else theirs)
         return union, union.index(mine).astype(np.intp), union.index(theirs).astype(np.intp)
@@ -148,9 +148,9 @@ class Vocabulary:
     def _same_type(self, other: Vocabulary, *, widen: bool) -> tuple[pa.Array, pa.Array]:
         if self.type == other.type:
             return self.values, other.values
-        if pa.types.is_null(self.type) and not len(self):
+        if not len(self):
             return pa.array([], other.type), other.values
-        if pa.types.is_null(other.type) and not len(other):
+        if not len(other):
             return self.values, pa.array([], self.type)
         wider = wider_type(self.type, other.type) if widen else None
         if wider is not None:

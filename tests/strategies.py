@@ -127,7 +127,8 @@ def assert_agree(
     assert classes == others, f"classes {classes} against {others}"
     if classes:
         assert one.classes.type == two.classes.type, f"labels of type {one.classes.type} against {two.classes.type}"
-    assert one.rows_without_label == two.rows_without_label, "rows without label"
+    if rows_too:
+        assert one.rows_without_label == two.rows_without_label, "rows without label"
 
     def compare(
         what: str, features: Sequence[Any], first: Any, second: Any, allowed: Callable[[Any, Any], Any]

@@ -219,8 +219,8 @@ def test_text_of_a_state(mixed: State) -> None:
 
 
 def test_wide_content_is_cut() -> None:
-    """A thousand classes and columns are cut, and the report says how many more there are."""
-    names = [f"x{i:03}" for i in range(1000)]
+    """A thousand classes and two hundred columns are cut, and the report says how many more there are."""
+    names = [f"x{i:03}" for i in range(200)]
     state = counted(
         Schema(label="y", numeric=names, categorical=["c"]),
         y=np.arange(1000),
@@ -229,7 +229,7 @@ def test_wide_content_is_cut() -> None:
     )
     for shown in (state, state.finish()):
         report = text(describe(shown), terminal=False)
-        assert report.count("... and 980 more\n") == 2
+        assert report.count("... and 980 more\n") == report.count("... and 180 more\n") == 1
         assert "of the 6 largest classes (... and 994 more)" in report
         assert "... and 995 more" in report
         assert len(report.splitlines()) < 90

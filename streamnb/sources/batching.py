@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 
 import pyarrow as pa
 
 from streamnb.protocols import BATCH_ROWS
-from streamnb.sources.types import canonical, conform
+from streamnb.sources.types import conform, is_bytes
 
-__all__ = ["recut"]
+__all__ = ["conformed", "decoded", "recut"]
 
 
 def recut(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Generator[pa.RecordBatch]:
@@ -36,19 +36,23 @@ def recut(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Generato
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    if any(pa.types.is_dictionary(field.type) for field in batches[0].schema):
-        batches = [_with_wide_codes(batch) for batch in batches]
-    return pa.concat_batches(batches)
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _with_wide_codes(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Codes of 8 bits might not number the values of two dictionaries put together."""
+def conformed(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """Return the columns of `types`, found by exact name, as these canonical types."""
+    columns = [conform(batch.column(name), dtype) for name, dtype in types.items()]
+    return pa.RecordBatch.from_arrays(columns, names=list(types))
+
+
+def decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with strings for dictionary codes: then all batches of a source have one schema.
+
+    >>> decoded(pa.record_batch({"x": pa.array(["a", "a"]).dictionary_encode()})).schema.field("x").type
+    DataType(string)
+    """
     columns = [
-        conform(column, pa.dictionary(pa.int32(), canonical(column.type.value_type)))
-        if pa.types.is_dictionary(column.type)
-        else column
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) and is_bytes(column.type) else column
         for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -13,12 +13,13 @@ from pyarrow import fs
 
 from streamnb.errors import SourceError
 from streamnb.protocols import BATCH_ROWS
-from streamnb.sources.batching import recut
+from streamnb.sources.batching import conformed, recut
 from streamnb.sources.files import DataFile
 from streamnb.sources.readers import BUFFER_BYTES
-from streamnb.sources.stream import check_names
+from streamnb.sources.stream import StreamSource, check_names
+from streamnb.sources.types import canonical, canonical_schema
 
-__all__ = ["DatasetSource", "FragmentShard", "parquet_files"]
+__all__ = ["DatasetSource", "FragmentShard", "dataset_source", "parquet_files"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,12 @@ class FragmentShard:
 
     fragment: Any
     schema: pa.Schema
-    filter: Any = None
     size: int = 0
     id: str = ""
     rows: None = None
 
     def place(self, row: int) -> str:
-        """Say where a row stands, counted after the dataset's filter."""
+        """Say where a row stands in the fragment."""
         return f"{getattr(self.fragment, 'path', '') or 'fragment'}, row {row}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -53,29 +53,25 @@ class FragmentShard:
                 yield batch
 
     def _scanned(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
-        options: dict[str, Any] = {}
-        if isinstance(self.fragment, ds.ParquetFileFragment):
-            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
-                pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER_BYTES
-            )
-        yield from self.fragment.to_batches(
+        types = {name: canonical(self.schema.field(name).type) for name in columns}
+        batches = self.fragment.to_batches(
             schema=self.schema,
             columns=list(columns),
-            filter=self.filter,
             batch_size=BATCH_ROWS,
             batch_readahead=1,
             use_threads=False,
-            **options,
+            fragment_scan_options=_unbuffered() if _is_parquet(self.fragment) else None,
         )
+        for batch in batches:
+            yield conformed(batch, types)
 
 
 class DatasetSource:
-    """A dataset as it stands: its own types, partition columns and filter."""
+    """A dataset as it stands, with its own types and partition columns."""
 
     def __init__(self, dataset: ds.Dataset) -> None:
         self.skipped: list[tuple[str, str]] = []
-        self.schema: pa.Schema = dataset.schema
-        self._filter = _filter_of(dataset)
+        self.schema = canonical_schema(dataset.schema)
         self._dataset = dataset
 
     def check(self, columns: Sequence[str]) -> None:
@@ -85,12 +81,24 @@ class DatasetSource:
     def shards(self) -> Iterator[FragmentShard]:
         """Yield one shard for each fragment, in the order of the dataset."""
         for fragment in self._dataset.get_fragments():
-            yield FragmentShard(fragment, self.schema, self._filter, _size(fragment))
+            yield FragmentShard(fragment, self._dataset.schema, _size(fragment))
+
+
+def dataset_source(dataset: ds.Dataset) -> DatasetSource | StreamSource:
+    """Return the dataset as a source of fragments, or as one stream if it has a filter."""
+    if not _is_filtered(dataset):
+        return DatasetSource(dataset)
+    return StreamSource(
+        lambda columns: _scanned_in_order(dataset, columns),
+        schema=lambda: dataset.schema,
+        again=True,
+        kind="PyArrow dataset with a filter",
+    )
 
 
 def parquet_files(dataset: ds.Dataset) -> list[DataFile] | None:
     """Return the dataset's files if they are whole Parquet files without partitions or a filter, else None."""
-    if not isinstance(dataset, ds.FileSystemDataset) or _filter_of(dataset) is not None:
+    if _is_filtered(dataset) or not isinstance(dataset, ds.FileSystemDataset):
         return None
     files = []
     for fragment in dataset.get_fragments():
@@ -107,8 +115,29 @@ def parquet_files(dataset: ds.Dataset) -> list[DataFile] | None:
     return files
 
 
-def _filter_of(dataset: ds.Dataset) -> Any:
-    return getattr(dataset, "_scan_options", {}).get("filter")
+def _is_filtered(dataset: ds.Dataset) -> bool:
+    return bool(getattr(dataset, "_scan_options", {}))
+
+
+def _scanned_in_order(dataset: ds.Dataset, columns: Sequence[str]) -> pa.RecordBatchReader:
+    # A filtered dataset does not give its fragments away. Without threads its scanner does not run ahead either.
+    scanner = dataset.scanner(
+        columns=list(columns),
+        batch_size=BATCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+        fragment_scan_options=_unbuffered() if _is_parquet(dataset) else None,
+    )
+    return scanner.to_reader()
+
+
+def _is_parquet(data: Any) -> bool:
+    return isinstance(getattr(data, "format", None), ds.ParquetFileFormat)
+
+
+def _unbuffered() -> ds.ParquetFragmentScanOptions:
+    return ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER_BYTES)
 
 
 def _size(fragment: Any) -> int:

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from streamnb.errors import SchemaError, SourceError
 from streamnb.protocols import Shard
-from streamnb.sources.dataset import DatasetSource, parquet_files
+from streamnb.sources.dataset import dataset_source, parquet_files
 from streamnb.sources.files import discover
 from streamnb.sources.parquet import ParquetSource
 from streamnb.sources.stream import FrameSource, StreamSource, lazy_source
@@ -115,12 +115,12 @@ def _open_rows(source: Any, options: dict[str, Any]) -> OpenSource:
 def _open_dataset(dataset: ds.Dataset, options: dict[str, Any]) -> OpenSource:
     files = parquet_files(dataset)
     if not files:
-        return DatasetSource(dataset)
+        return dataset_source(dataset)
     source = ParquetSource(files, **options)
     # A dataset that was given a schema of its own is read with it; else the files' own widened types are as good.
     types = {field.name: field.type for field in source.schema} if not source.skipped else {}
     same = all(canonical(field.type) == types.get(field.name) for field in dataset.schema)
-    return source if same else DatasetSource(dataset)
+    return source if same else dataset_source(dataset)
 
 
 @dataclass(frozen=True)

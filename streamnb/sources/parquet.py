@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -60,11 +61,7 @@ class ParquetShard:
         return self.file.size * self.rows // self.file_rows
 
     def place(self, row: int) -> str:
-        """Say where a row of the shard stands in the file.
-
-        >>> shard.place(123456)  # doctest: +SKIP
-        'part-003.parquet, row group 2, row 1123456'
-        """
+        """Say where a row of the shard stands: "part-003.parquet, row group 2, row 123456" (of the file)."""
         ends = list(accumulate(self.group_rows))
         group = next((i for i, end in enumerate(ends) if row < end), len(ends) - 1)
         return f"{self.file.label}, row group {self.first_group + group}, row {self.first_row + row}"
@@ -96,11 +93,12 @@ class ParquetShard:
         self.file.check_unchanged()
 
     def _check_columns(self, columns: Sequence[str]) -> None:
+        there = {*self.schema.names, *dict(self.file.hive)}
         for name in columns:
+            if name not in there:
+                raise _missing(name, sorted(there), self.file)
             if name not in self.types:
-                raise SchemaError(f"Expected a column {name!r}, got none of one type - {self.file.name}")
-            if name not in self.schema.names and name not in dict(self.file.hive):
-                raise _missing(name, [*self.schema.names, *dict(self.file.hive)], self.file)
+                raise SchemaError(f"Expected a column {name!r} of one type in all files - {self.file.name}")
 
     def _unreadable(self, row: int, problem: str) -> SourceError:
         place = self.place(min(row, self.rows - 1))
@@ -109,7 +107,8 @@ class ParquetShard:
         )
 
     def _batches(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
-        own = [name for name in dict.fromkeys(columns) if name in self.schema.names]
+        there = set(self.schema.names)
+        own = [name for name in dict.fromkeys(columns) if name in there]
         constant = {
             name: _constant(value, self.types[name], min(self.rows, BATCH_ROWS))
             for name, value in self.file.hive
@@ -136,7 +135,7 @@ class ParquetShard:
             if not own:
                 readers.append(self._row_counts())
             for parts in zip(*readers, strict=True):
-                found = {name: part.column(name) for part in parts for name in part.schema.names if name}
+                found = {name: part.column(name) for part in parts for name in part.schema.names} if own else {}
                 found |= {name: array.slice(0, parts[0].num_rows) for name, array in constant.items()}
                 yield pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
 
@@ -265,13 +264,14 @@ class ParquetSource:
         kinds = self._kinds()
         bad: dict[int, SchemaError] = {}
         for kind in kinds:
-            names = [*kind.footer.schema.names, *dict(kind.file.hive)]
+            own = Counter(kind.footer.schema.names)
+            names = [*own, *dict(kind.file.hive)]
             for name in columns:
-                if kind.footer.schema.names.count(name) > 1:
+                if own[name] > 1:
                     bad.setdefault(
                         id(kind), SchemaError(f"Expected one column {name!r}, got several - {kind.file.name}")
                     )
-                elif name not in names:
+                elif name not in own and name not in dict(kind.file.hive):
                     bad.setdefault(id(kind), _missing(name, names, kind.file))
         for name in columns:
             sound = [kind for kind in kinds if id(kind) not in bad]

@@ -16,16 +16,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamnb.protocols import BATCH_ROWS
+from streamnb.sources.batching import conformed
 from streamnb.sources.files import DataFile
-from streamnb.sources.types import conform, fixed_width, is_bytes
+from streamnb.sources.types import fixed_width, is_bytes
 
 __all__ = ["arrow_batches", "for_polars", "polars_batches"]
 
 BUFFER_BYTES = 1 << 20
+"""PyArrow reads a column this many bytes at a time, fewer where there are many columns."""
+
+BUFFERS_BYTES = 64 << 20
+"""All buffers of one shard together; a column has 64 KiB at the least."""
+
 POLARS_LEAST_BYTES = 1 << 20
 """A query has a cost of its own; below this many decoded bytes PyArrow is as fast."""
 
-POLARS_MOST_BYTES = 64 << 20
+POLARS_MOST_BYTES = 96 << 20
 """Polars holds a shard's columns whole: above this many decoded bytes memory would grow with the row groups."""
 
 CODED_BYTES_PER_ROW = 8
@@ -52,7 +58,7 @@ def polars_batches(
     stream = query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
     with closing(pa.RecordBatchReader.from_stream(stream)) as reader:
         for batch in reader:
-            yield _conformed(batch, types)
+            yield conformed(batch, types)
 
 
 def arrow_batches(
@@ -60,7 +66,7 @@ def arrow_batches(
 ) -> Generator[pa.RecordBatch]:
     """Yield the columns of `types`, as these types, from the row groups named; strings may come as codes."""
     options: dict[str, Any] = {
-        "buffer_size": BUFFER_BYTES,
+        "buffer_size": max(64 << 10, min(BUFFER_BYTES, BUFFERS_BYTES // len(types))),
         "pre_buffer": False,
         "page_checksum_verification": verify_checksums,
     }
@@ -70,7 +76,7 @@ def arrow_batches(
             stream, metadata=metadata, read_dictionary=_coded(metadata, groups, set(types)), **options
         ) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=list(types), use_threads=False):
-                yield _conformed(batch, types)
+                yield conformed(batch, types)
 
 
 def _coded(metadata: pq.FileMetaData, groups: Sequence[int], names: set[str]) -> list[str]:
@@ -88,9 +94,3 @@ def _coded(metadata: pq.FileMetaData, groups: Sequence[int], names: set[str]) ->
         and chunk.has_dictionary_page
         and chunk.total_uncompressed_size <= CODED_BYTES_PER_ROW * group.num_rows
     ]
-
-
-def _conformed(batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    # By exact name: a reader may hand out the columns in the file's order, and "a.b" beside a struct "a".
-    columns = [conform(batch.column(name), dtype) for name, dtype in types.items()]
-    return pa.RecordBatch.from_arrays(columns, names=list(types))

@@ -5,7 +5,7 @@ Their shards have the id "": they carry no identity, so a shard that is counted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from streamnb.errors import SchemaError, SourceError, StreamNBError, near_misses
 from streamnb.protocols import BATCH_ROWS
-from streamnb.sources.batching import recut
+from streamnb.sources.batching import conformed, recut
+from streamnb.sources.types import canonical_schema
 
 __all__ = ["FrameShard", "FrameSource", "StreamShard", "StreamSource", "check_names", "lazy_source"]
 
@@ -38,11 +39,14 @@ def check_names(columns: Sequence[str], names: Sequence[str], where: str) -> Non
             raise SchemaError(f"Expected a column {name!r}, got none{near_misses(name, names)} - {where}")
 
 
-def _selected(reader: pa.RecordBatchReader, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
-    index = [reader.schema.get_field_index(name) for name in columns]
+def _selected(reader: pa.RecordBatchReader, types: Mapping[str, pa.DataType]) -> Generator[pa.RecordBatch]:
     with closing(reader):
         for batch in reader:
-            yield batch.select(index)
+            yield conformed(batch, types)
+
+
+def _types(schema: pa.Schema, columns: Sequence[str]) -> dict[str, pa.DataType]:
+    return {name: schema.field(name).type for name in columns}
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class FrameShard:
     """A slice of a table in memory."""
 
     frame: Any
+    schema: pa.Schema
     first: int
     rows: int
     size: int
@@ -61,15 +66,14 @@ class FrameShard:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in batches of `BATCH_ROWS` rows."""
-        names = self.frame.schema.names if isinstance(self.frame, pa.Table) else self.frame.columns
-        check_names(columns, names, _kind(self.frame))
+        check_names(columns, self.schema.names, _kind(self.frame))
         piece = self.frame.slice(self.first, self.rows)
         if isinstance(piece, pl.DataFrame):
             # Slice and select first: only these rows and columns are turned into Arrow.
             reader = pa.RecordBatchReader.from_stream(piece.select(cs.by_name(*columns)))
         else:
             reader = piece.to_reader()
-        yield from recut(_selected(reader, columns))
+        yield from recut(_selected(reader, _types(self.schema, columns)))
 
 
 class FrameSource:
@@ -78,7 +82,7 @@ class FrameSource:
     def __init__(self, frame: pa.Table | pl.DataFrame) -> None:
         self.frame = frame
         self.skipped: list[tuple[str, str]] = []
-        self.schema: pa.Schema = frame.schema if isinstance(frame, pa.Table) else _schema_of(frame.clear())
+        self.schema = canonical_schema(frame.schema if isinstance(frame, pa.Table) else _schema_of(frame.clear()))
 
     def check(self, columns: Sequence[str]) -> None:
         """Check that the table has each of these columns once."""
@@ -90,7 +94,7 @@ class FrameSource:
         size = self.frame.nbytes if isinstance(self.frame, pa.Table) else self.frame.estimated_size()
         for first in range(0, rows, SHARD_ROWS):
             count = min(SHARD_ROWS, rows - first)
-            yield FrameShard(self.frame, first, count, int(size) * count // rows)
+            yield FrameShard(self.frame, self.schema, first, count, int(size) * count // rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,10 +152,10 @@ class StreamSource:
             if self._schema is None:
                 with self._errors():
                     if self._schema_of is not None:
-                        self._schema = self._schema_of()
+                        self._schema = canonical_schema(self._schema_of())
                     else:
                         self._first = self._open(())
-                        self._schema = self._first.schema
+                        self._schema = canonical_schema(self._first.schema)
             return self._schema
 
     def check(self, columns: Sequence[str]) -> None:
@@ -165,7 +169,8 @@ class StreamSource:
     def batches(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
         """Start a pass and yield its rows in order."""
         self.check(columns)
-        with closing(recut(_selected(self._reader(columns), columns))) as batches:
+        types = _types(self.schema, columns)
+        with closing(recut(_selected(self._reader(columns), types))) as batches:
             while True:
                 with self._errors():
                     batch = next(batches, None)
@@ -210,7 +215,8 @@ def lazy_source(query: pl.LazyFrame) -> StreamSource:
 def _collected(query: pl.LazyFrame, columns: Sequence[str]) -> pa.RecordBatchReader:
     query = query.select(cs.by_name(*columns))
     # A thread of Polars that panics ends the stream in silence. One row after the last tells the end from a loss.
-    end = query.clear(1).with_columns(pl.lit(True).alias(_END))
+    nulls = [pl.Series(name, [None], dtype) for name, dtype in query.collect_schema().items()]
+    end = pl.LazyFrame([*nulls, pl.Series(_END, [True])])
     query = pl.concat([query.with_columns(pl.lit(False).alias(_END)), end])
     stream = query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
     reader = pa.RecordBatchReader.from_stream(stream)

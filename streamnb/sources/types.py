@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["canonical", "conform", "fixed_width", "is_bytes", "widen"]
+__all__ = ["canonical", "canonical_schema", "conform", "fixed_width", "is_bytes", "widen"]
 
 _UNITS = ("s", "ms", "us", "ns")
 _DIGITS = {1: 3, 2: 5, 4: 10, 8: 20}  # decimal digits of an integer of so many bytes
@@ -145,6 +145,11 @@ def _is_list(dtype: pa.DataType) -> bool:
 
 def _is_real(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
+
+
+def canonical_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with the canonical type of each column, and without metadata."""
+    return pa.schema([(field.name, canonical(field.type)) for field in schema])
 
 
 def conform(array: pa.Array, target: pa.DataType) -> pa.Array:
