@@ -47,12 +47,12 @@ def sparse(n_rows: int, n_features: int, stored: int, n_classes: int) -> tuple[A
     return sp.csr_matrix((counts, words.ravel(), ends), (n_rows, n_features)), rng.integers(0, n_classes, n_rows)
 
 
-def in_batches(estimator: Any, X: Any, y: Any, rows: int) -> Any:
+def in_batches(estimator: Any, table: Any, y: Any, rows: int) -> Any:
     """Learn batch by batch, then score one row, so that whatever was put off is paid for."""
     classes = np.unique(y)
     for first in range(0, len(y), rows):
-        estimator.partial_fit(X[first : first + rows], y[first : first + rows], classes=classes)
-    return estimator.predict(X[:1])
+        estimator.partial_fit(table[first : first + rows], y[first : first + rows], classes=classes)
+    return estimator.predict(table[:1])
 
 
 def results(scale: float = 1.0, repeat: int = 3) -> list[Result]:
@@ -73,19 +73,18 @@ def results(scale: float = 1.0, repeat: int = 3) -> list[Result]:
     add("BernoulliNB.fit, 1 M × 20", 1, lambda nb: nb.BernoulliNB().fit(X, y))
     categories = np.minimum(counts, 15).astype(np.int64)
     add("CategoricalNB.fit, 1 M × 20", 1, lambda nb: nb.CategoricalNB().fit(categories, y))
-    del counts
 
     X50, y50 = dense(n // 5, 20, 50)
     gaussian = {nb: nb.GaussianNB().fit(X50, y50) for nb in (ours, upstream)}
     add("GaussianNB.predict, 200 k × 20, 50 classes", 10, lambda nb: gaussian[nb].predict(X50))
-    add("GaussianNB.predict_proba, 200 k × 20, 50 classes", 10, lambda nb: gaussian[nb].predict_proba(X50))
+    add("GaussianNB.predict_proba, 200 k × 20, 50 classes", 5, lambda nb: gaussian[nb].predict_proba(X50))
     codes = np.minimum(np.floor(np.abs(X50)), 15).astype(np.int64)
     categorical = {nb: nb.CategoricalNB().fit(codes, y50) for nb in (ours, upstream)}
     add("CategoricalNB.predict, 200 k × 20, 50 classes", 1, lambda nb: categorical[nb].predict(codes))
 
     words, topic = sparse(int(200_000 * scale), 1 << 18, 100, 20)
     add("MultinomialNB.fit, sparse 200 k × 2^18", 1, lambda nb: nb.MultinomialNB().fit(words, topic))
-    some, some_topics = words[: int(20_000 * scale)], topic[: int(20_000 * scale)]
+    some, some_topics = words[: int(30_000 * scale)], topic[: int(30_000 * scale)]
     for name in ("MultinomialNB", "ComplementNB", "BernoulliNB"):
         add(
             f"{name}.partial_fit, sparse, batches of 1000",
@@ -93,7 +92,8 @@ def results(scale: float = 1.0, repeat: int = 3) -> list[Result]:
             lambda nb, name=name: in_batches(getattr(nb, name)(), some, some_topics, 1000),  # type: ignore[misc]
         )
     sparse_models = {nb: nb.MultinomialNB().fit(words, topic) for nb in (ours, upstream)}
-    add("MultinomialNB.predict, sparse", 1, lambda nb: sparse_models[nb].predict(words))
+    # On both sides this is one product of SciPy's, and the table of logarithms is larger than any cache.
+    add("MultinomialNB.predict, sparse", 0.8, lambda nb: sparse_models[nb].predict(words))
     return found
 
 

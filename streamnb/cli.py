@@ -12,7 +12,7 @@ import typer
 
 from streamnb.clierrors import Commands
 from streamnb.clifiles import check_target, inferred, load, load_model, note, print_scores
-from streamnb.options import Infinite, OnError, Unseen, class_prior, items, number_or_numbers
+from streamnb.options import Infinite, OnError, Unseen, class_prior, items, labels_of, number_or_numbers
 
 if TYPE_CHECKING:
     from streamnb.state import State
@@ -308,15 +308,54 @@ def evaluate(
     typer.echo(_json(report.to_dict()) if as_json else str(report))
 
 
+@app.command(
+    epilog=_example(
+        "streamnb explain model.snb holdout.parquet --rows 5",
+        "streamnb explain model.snb new.parquet --label spam --against ham --top 20 --json",
+    )
+)
+def explain(
+    model: Model,
+    data: Data,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to explain, from the start of DATA.")] = 5,
+    label: Annotated[str | None, typer.Option(help="The class to explain.  [default: each row's answer]")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="The class to compare it with.  [default: the best of the others]")
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=0, help="Features of a row.  [default: 10; all with --json]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say why a model answers as it does.
+
+    For the first rows of DATA: what each feature says for one class and against another, as log odds that add up to
+    the difference of the two scores.
+    """
+    finished = load_model(model)
+    wanted, versus = (
+        None if given is None else labels_of([given], finished.classes, option)[0]
+        for option, given in (("--label", label), ("--against", against))
+    )
+
+    from streamnb.explaintext import explained_rows, explanation_text
+
+    most = 10 if top is None and not as_json else top
+    found = explained_rows(finished, data, rows, label=wanted, against=versus, top=most)
+    if as_json:
+        typer.echo(_json(list(found)))
+        return
+    typer.echo("\n\n".join(explanation_text(row) for row in found))
+
+
 @app.command(epilog=_example("streamnb show state.snb", "streamnb show model.snb --json | jq .classes"))
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A state or a model.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, nothing left out but by --top.")] = False,
-    top: Annotated[int, typer.Option(min=0, help="Categories of a column, and most telling features.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="Categories of a column, and features that tell most.")] = 10,
 ) -> None:
     """Show what is in a state or a model.
 
-    Classes, columns, missing cells, and of a state the features that tell most of the class, in bits.
+    Classes, columns, missing cells; of a state the features that tell most of the class, in bits, and of a model what
+    speaks most for each class.
     """
     from streamnb.show import describe
     from streamnb.showtext import text

@@ -175,7 +175,7 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
 
 
 def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:
-    """Return row weights as float64 (n_rows,); only the rows of `keep` must have one.
+    """Return row weights as float64 (n_rows,); only the rows of `keep` must have one, others may have NaN.
 
     Raises:
         DataError: a weight that is missing, negative or not finite, with its row.
@@ -190,7 +190,7 @@ def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:
         row = int(np.flatnonzero(bad)[0])
         got = "none" if absent[row] else str(weight[row])
         raise DataError(f"Expected a weight of at least 0, got {got}", column=name, row=row)
-    return weight
+    return weight if numbers.valid is None else np.where(absent, np.nan, weight)
 
 
 def _valid(array: pa.Array) -> Flags | None:

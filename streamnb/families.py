@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamnb.counts import CategoryCounts, FeatureSums
-from streamnb.errors import DataError, EmptyStateError
+from streamnb.errors import DataError, EmptyStateError, near_misses
 from streamnb.likelihoods import Discrete, Gaussians, Table
 from streamnb.moments import Moments
 from streamnb.protocols import Floats
@@ -52,7 +52,7 @@ def _alpha(alpha: Alpha, columns: Sequence[str]) -> Floats:
     each = np.asarray(alpha, np.float64)
     if each.ndim > 1 or (each.ndim == 1 and len(each) != len(columns)):
         raise ValueError(f"Expected one alpha or {len(columns)}, one per column, got shape {each.shape}")
-    for value in each.ravel():
+    for value in each.ravel().tolist():
         _non_negative(value, "alpha")
     return np.broadcast_to(each, (len(columns),)).copy()
 
@@ -66,6 +66,8 @@ def _log(values: Floats) -> Floats:
 def _ratio(part: Floats, whole: Floats, limit: float | Floats) -> Floats:
     """Return part / whole; 0/0 is the limit that the smoothed ratio has as the smoothing goes to 0."""
     empty = whole <= 0
+    if not empty.any():
+        return part / whole
     return np.where(empty, limit, part / np.where(empty, 1.0, whole))
 
 
@@ -181,9 +183,10 @@ class Bernoulli:
     def finish(self, sums: FeatureSums, columns: Sequence[str]) -> Discrete:
         """Return the frozen log probabilities of a 1 and of a 0."""
         alpha = _alpha(self.alpha, columns)
-        rows = sums.sum_of_weights + 2.0 * alpha
+        weight = sums.sum_of_weights
+        rows = weight + 2.0 * alpha
         one = _ratio(sums.total + alpha, rows, 0.5)
-        zero = _ratio(sums.sum_of_weights - sums.total + alpha, rows, 0.5)
+        zero = _ratio(weight - sums.total + alpha, rows, 0.5)
         return Discrete(_log(one), _log(np.maximum(zero, 0.0)))
 
 
@@ -203,6 +206,17 @@ class Categorical:
         _non_negative(self.alpha, "alpha")
         if self.unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"Expected unseen='ignore', 'smooth' or 'error', got {self.unseen!r}")
+        least = self.min_categories
+        for value in least.values() if isinstance(least, Mapping) else [least or 0]:
+            _non_negative(value, "min_categories")
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Hold the names in the parameters against the categorical columns."""
+        for name in self.min_categories if isinstance(self.min_categories, Mapping) else ():
+            if name not in columns:
+                raise ValueError(
+                    f"Expected min_categories for categorical columns, got {name!r}{near_misses(name, columns)}"
+                )
 
     def finish(self, counts: CategoryCounts, column: str) -> Table:
         """Return the frozen log probabilities of one column's categories."""
@@ -238,8 +252,10 @@ def class_log_prior(weight: Floats, prior: ClassPrior, classes: pa.Array, prior_
     prior_alpha = _non_negative(prior_alpha, "prior_alpha")
     n_classes = len(weight)
     if isinstance(prior, Mapping):
-        given = {_plain_scalar(label): value for label, value in prior.items()}
         labels = classes.to_pylist()
+        given = {_plain_scalar(label): value for label, value in prior.items()}
+        if labels and any(isinstance(label, bool) != isinstance(labels[0], bool) for label in given):
+            given = {str(label): value for label, value in given.items()}  # True is no 1 here
         if set(given) != set(labels):
             absent = [label for label in labels if label not in given]
             extra = [label for label in given if label not in labels]

@@ -24,6 +24,13 @@ The expanded form loses about (distance)² · 2⁻⁵³ of a log likelihood: at 
 """
 
 
+ONE_THREAD = 1 << 19
+"""Multiplications of a matrix product up to which OpenBLAS computes it in the calling thread. Beyond it more threads
+are woken, which with other work on the same cores take many times longer than the product itself."""
+
+FEW_ROWS = 64
+
+
 def dense(block: Sequence[Column], first: int, stop: int, *, least: float | None = None) -> tuple[Floats, Flags | None]:
     """Gather rows [first, stop) of a block of columns, features as rows: the values, and which of them are present.
 
@@ -117,7 +124,7 @@ class Gaussians:
                 centred *= there
                 out += self.cell_bias @ there.astype(np.float64)
             np.multiply(centred, centred, out=terms[:m])
-            out += self.affine @ terms
+            _add_matmul(out, self.affine, terms)
         for j in self.direct:
             deviation = (values[j] - self.mean[:, j, None]) - self.mean_tail[:, j, None]
             deviation *= deviation
@@ -158,7 +165,7 @@ class Discrete:
         if self.absence is None:
             _add_product(out, self.score, values)
         elif self.finite:
-            out += self.difference @ values
+            _add_matmul(out, self.difference, values)
             out += self.bias if present is None else self.absence @ present.astype(np.float64)
         else:
             _add_product(out, self.score, values)
@@ -169,13 +176,24 @@ class Discrete:
         return {"score": self.score} | ({} if self.absence is None else {"absence": self.absence})
 
 
+def _add_matmul(out: Floats, weights: Floats, values: Floats) -> None:
+    """Add weights @ values, cut so that BLAS stays in this thread while a cut has rows enough to be worth one."""
+    rows = ONE_THREAD // max(weights.size, 1)
+    if rows >= values.shape[1] or rows < FEW_ROWS:
+        out += weights @ values
+        return
+    for first in range(0, values.shape[1], rows):
+        here = slice(first, first + rows)
+        out[:, here] += weights @ values[:, here]
+
+
 def _add_product(out: Floats, score: Floats, values: Floats) -> None:
     """Add score @ values, where an infinite score times 0 is 0."""
     infinite = np.isinf(score)
     if not infinite.any():
-        out += score @ values
+        _add_matmul(out, score, values)
         return
-    out += np.where(infinite, 0.0, score) @ values
+    _add_matmul(out, np.where(infinite, 0.0, score), values)
     used = (values > 0).astype(np.float64)
     for sign in (1.0, -1.0):
         hits = (infinite & (np.sign(score) == sign)).astype(np.float64) @ used
@@ -191,7 +209,7 @@ class Table:
 
     kind = "table"
 
-    def __init__(self, score: Floats, unseen: Floats | None) -> None:
+    def __init__(self, score: Floats, unseen: Floats | None = None) -> None:
         self.score, self.unseen = score, unseen
         n_classes = len(score)
         middle = np.zeros((n_classes, 1)) if unseen is None else unseen[:, None]

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Infinite", "OnError", "Unseen", "class_prior", "items", "number_or_numbers"]
+__all__ = ["Infinite", "OnError", "Unseen", "class_prior", "items", "labels_of", "number_or_numbers"]
 
 
 class OnError(StrEnum):
@@ -85,11 +85,19 @@ def class_prior(text: str, classes: pa.Array) -> Any:
             f"expected empirical, uniform or probabilities like a=0.7,b=0.3, got {text!r}", param_hint="--prior"
         )
     given = _by_name(items([text]), "--prior")
-    return dict(zip(_labels(list(given), classes), given.values(), strict=True))
+    return dict(zip(labels_of(list(given), classes, "--prior"), given.values(), strict=True))
 
 
-def _labels(names: Sequence[str], classes: pa.Array) -> list[Any]:
-    """Return the labels that these names are the text of."""
+def labels_of(names: Sequence[str], classes: pa.Array, option: str) -> list[Any]:
+    """Return the labels that these names are the text of.
+
+    Raises:
+        ValueError: a name that cannot be one of the classes' type.
+
+    >>> import pyarrow as pa
+    >>> labels_of(["2"], pa.array([1, 2]), "--label")
+    [2]
+    """
     import pyarrow as pa
 
     # A label as it is shown is always understood, whatever its type; another spelling must cast to the type.
@@ -102,7 +110,7 @@ def _labels(names: Sequence[str], classes: pa.Array) -> list[Any]:
         try:
             labels.append(pa.array([name], pa.string()).cast(classes.type)[0].as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise ValueError(f"Expected labels of type {classes.type} in --prior, got {name!r}") from None
+            raise ValueError(f"Expected labels of type {classes.type} in {option}, got {name!r}") from None
     return labels
 
 

@@ -83,6 +83,7 @@ class Predictor:
             columns = getattr(schema, block)
             if columns:
                 likelihoods[block] = families[block].finish(getattr(total, block), columns)
+        families["categorical"].check(schema.categorical)
         likelihoods["categorical"] = {
             name: (total.categories[name], families["categorical"].finish(counts, name))
             for name, counts in total.categorical.items()
@@ -126,6 +127,20 @@ class Predictor:
         """Return log P(class) + log p(row | class), not normalised; float64 (n_rows, n_classes)."""
         return self._rows(data, lambda joint: joint)
 
+    # Explaining -----------------------------------------------------------------------------------------------------
+
+    def explain(self, data: Any, label: Any = None, against: Any = None) -> pa.Table:
+        """Return what each feature of each row says for one class and against another; see `explain.py`."""
+        from streamnb.explain import explain
+
+        return explain(self, data, label, against)
+
+    def top_features(self, label: Any, n: int = 20) -> pa.Table:
+        """Return the (feature, value) pairs that speak most for a class; see `topfeatures.py`."""
+        from streamnb.topfeatures import top_features
+
+        return top_features(self, label, n)
+
     def _rows(self, data: Any, present: Callable[[Floats], Floats]) -> Floats:
         parts = [present(joint).T for joint in self._joint(data)]
         if not parts:
@@ -156,6 +171,8 @@ class Predictor:
             self._add_all(out, blocks, codes, first, stop, careful=False)
             if not np.isfinite(out.sum()):
                 self._add_all(out, blocks, codes, first, stop, careful=True)
+                # What is certain to one block and impossible to another (∞ − ∞) is impossible.
+                np.copyto(out, -np.inf, where=np.isnan(out))
         return out
 
     def _add_all(
@@ -179,10 +196,7 @@ class Predictor:
     def _codes(self, name: str, column: CategoryColumn) -> Codes:
         """Codes into the training's categories: −1 missing, −2 never seen in training."""
         vocabulary, table = self.categorical[name]
-        values = column.values
-        if values.type != vocabulary.type and len(values):
-            values = values.cast(vocabulary.type, safe=False) if _castable(values, vocabulary) else values
-        place = vocabulary.index(values) if values.type == vocabulary.type else np.full(len(values), -1, np.int32)
+        place = vocabulary.lookup(column.values)
         lookup = np.append(np.where(place < 0, np.int32(-2), place), np.int32(-1))
         codes: Codes = lookup[column.codes]
         if table.unseen is None and (codes == -2).any():
@@ -254,8 +268,13 @@ class Predictor:
             def likelihood(kind: Any, prefix: str, features: int) -> Any:
                 own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
                 for name, array in own.items():
-                    if name not in ("values", "unseen") and array.shape != (n, features):
-                        raise ValueError(f"{prefix}{name} has shape {array.shape}, not {(n, features)}")
+                    if name == "values":
+                        continue
+                    shape = (n,) if name == "unseen" else (n, features)
+                    if array.shape != shape:
+                        raise ValueError(f"{prefix}{name} has shape {array.shape}, not {shape}")
+                    if np.isnan(array).any() or (name == "variance" and not (array > 0).all()):
+                        raise ValueError(f"{prefix}{name} holds a value that cannot be")
                 return kind(**{name: array for name, array in own.items() if name != "values"})
 
             kinds = {"numeric": Gaussians, "binary": Discrete, "counts": Discrete}
@@ -267,11 +286,14 @@ class Predictor:
             found["categorical"] = {}
             for i, name in enumerate(schema.categorical):
                 values = arrays[f"categorical.{i}.values"]
+                if len(values) and Vocabulary.of(values) != Vocabulary(values):
+                    raise ValueError("categories are not distinct and sorted")
                 found["categorical"][name] = (
                     Vocabulary(values),
                     likelihood(Table, f"categorical.{i}.", len(values)),
                 )
-            if arrays["class_log_prior"].shape != (n,) or Vocabulary.of(classes) != Vocabulary(classes):
+            log_prior = arrays["class_log_prior"]
+            if log_prior.shape != (n,) or np.isnan(log_prior).any() or Vocabulary.of(classes) != Vocabulary(classes):
                 raise ValueError("classes and priors do not match")
             return cls(schema, classes, arrays["class_log_prior"], contents.header["families"], **found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -295,14 +317,6 @@ def winners(joint: Floats, log_prior: Floats) -> Codes:
     if impossible.any():
         winner[impossible] = np.argmax(log_prior)
     return winner
-
-
-def _castable(values: pa.Array, vocabulary: Vocabulary) -> bool:
-    """Whether values of one numeric type can be looked up among categories of another without loss."""
-    try:
-        return bool(values.cast(vocabulary.type).cast(values.type).equals(values))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return False
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -53,12 +54,11 @@ class Schema:
 
     def __post_init__(self) -> None:
         for kind in (*BLOCKS, "classes"):
-            given = getattr(self, kind)
-            if isinstance(given, str) or not isinstance(given, Iterable):
-                raise SchemaError(f"Expected a list for {kind}=, got {given!r}")
-            object.__setattr__(self, kind, tuple(given))
+            object.__setattr__(self, kind, _listed(getattr(self, kind), kind))
         if not isinstance(self.label, str):
             raise SchemaError(f"Expected the name of a column for label=, got {self.label!r}")
+        if self.weight is not None and not isinstance(self.weight, str):
+            raise SchemaError(f"Expected the name of a column for weight=, got {self.weight!r}")
         if self.infinite not in ("error", "missing"):
             raise SchemaError(f"Expected infinite='error' or 'missing', got {self.infinite!r}")
         for name in self.features:
@@ -86,9 +86,9 @@ class Schema:
                 if name not in self.binary:
                     hint = near_misses(name, self.binary)
                     raise SchemaError(f"Expected binarize= for binary columns, got {name!r}{hint}")
-            object.__setattr__(self, "binarize", {name: float(given[name]) for name in sorted(given)})
+            object.__setattr__(self, "binarize", {name: _finite(given[name], "binarize") for name in sorted(given)})
         elif given is not None:
-            object.__setattr__(self, "binarize", float(given))
+            object.__setattr__(self, "binarize", _finite(given, "binarize"))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -167,12 +167,12 @@ class Schema:
         ('age',)
         """
         arrow_schema = pa.schema(arrow_schema)
-        exclude = set(exclude)
+        exclude = _listed(exclude, "exclude")
         for name in (label, *exclude, *(() if weight is None else (weight,))):
             if name not in arrow_schema.names:
                 hint = near_misses(name, arrow_schema.names)
                 raise SchemaError(f"Expected a column {name!r}, got none of that name{hint}")
-        placed = {kind: list(options.pop(kind, ())) for kind in BLOCKS}
+        placed = {kind: list(_listed(options.pop(kind, ()), kind)) for kind in BLOCKS}
         taken = {label, weight, *exclude, *(name for names in placed.values() for name in names)}
         for field in arrow_schema:
             if field.name in taken:
@@ -215,6 +215,23 @@ class Schema:
             if key not in known:
                 raise SchemaError(f"Expected the keys of a schema, got {key!r}{near_misses(key, known)}")
         return cls(**given)
+
+
+def _listed(given: Any, option: str) -> tuple[Any, ...]:
+    """Return the names as a tuple; a bare string would be taken letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SchemaError(f"Expected a list for {option}=, got {given!r}")
+    return tuple(given)
+
+
+def _finite(given: Any, option: str) -> float:
+    try:
+        number = float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise SchemaError(f"Expected a number for {option}=, got {given!r}")
+    return number
 
 
 def is_number(dtype: pa.DataType) -> bool:

@@ -10,6 +10,8 @@ A state ranks its columns by how much they tell of the class, in bits, from the 
 
 Probabilities are shares of the weight of the cells that are present, so a table with few rows for each class and
 value seems to tell more than it does.
+
+A model says for each of its largest classes what speaks most for it, as `topfeatures.py` defines it.
 """
 
 from __future__ import annotations
@@ -28,15 +30,19 @@ from streamnb.protocols import Floats
 from streamnb.schema import Schema
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
+from streamnb.topfeatures import top_features_of_each
 
 __all__ = ["describe", "telling"]
+
+MOST_CLASSES = 20
+"""Classes of a model for which it is said what speaks most for them: the most probable."""
 
 
 def describe(shown: State | Predictor, top: int = 10) -> dict[str, Any]:
     """Return what a state or a predictor holds, as data that JSON can write.
 
     Lists with one value per class stand in the order of `classes`. `top` limits the categories of a column and the
-    most telling features; a number that is not finite is None.
+    features that tell most, or speak most for a class; a number that is not finite is None.
 
     >>> state = State(Schema(label="y", numeric=["x"]))
     >>> state.update(pa.table({"y": ["a", "a", "b"], "x": [1.0, 3.0, None]}))
@@ -189,7 +195,18 @@ def _of_predictor(model: Predictor, top: int) -> dict[str, Any]:
         "classes": [{"class": label, "prior": share} for label, share in zip(labels, prior, strict=True)],
         "families": model.families,
         "columns": _parameters(model, model.schema, prior, top),
+        "top_features": _speaking(model, prior, max(top, 0)),
     }
+
+
+def _speaking(model: Predictor, prior: Floats, top: int) -> list[dict[str, Any]]:
+    """The features that speak most for each of the most probable classes, the most probable first."""
+    if len(prior) < 2 or not top:
+        return []
+    order = np.argsort(-prior, kind="stable")[:MOST_CLASSES]
+    labels = model.classes.to_pylist()
+    found = top_features_of_each(model, order.tolist(), top)
+    return [{"class": labels[c], "features": table.to_pylist()} for c, table in zip(order, found, strict=True)]
 
 
 def _parameters(model: Predictor, schema: Schema, prior: Floats, top: int) -> list[dict[str, Any]]:

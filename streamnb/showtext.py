@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["printable", "text"]
+__all__ = ["Table", "many", "name_of", "printable", "render", "text"]
 
 MOST_LINES = 20
 """Lines of one table; the rest is counted."""
@@ -18,6 +18,9 @@ MOST_ACROSS = 6
 
 WIDEST = 32
 """Characters of a name."""
+
+WORDS = ("kind", "most frequent", "feature", "value", "against")
+"""Headings of columns of words, which stand to the left as the first column does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,11 @@ def text(description: Mapping[str, Any], *, terminal: bool | None = None) -> str
     >>> print(text(describe(state), terminal=False).splitlines()[0])
     A state: 3 rows, 2 classes, 1 feature column, 0 shards
     """
-    parts = list(_report(description))
+    return render(list(_report(description)), terminal=terminal)
+
+
+def render(parts: Sequence[str | Table], *, terminal: bool | None = None) -> str:
+    """Return paragraphs and tables one below the other; `terminal` as in `text`."""
     if terminal is None:
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if terminal:
@@ -66,36 +73,64 @@ def _report(description: Mapping[str, Any]) -> Iterator[str | Table]:
     classes, columns = description["classes"], description["columns"]
     yield _summary(description)
     header = ["class", *(key for key in ("rows", "weight", "prior") if not classes or key in classes[0])]
-    cells = [[_name(each["class"]), *(_number(each[key]) for key in header[1:])] for each in classes[:MOST_LINES]]
+    cells = [[name_of(each["class"]), *(_number(each[key]) for key in header[1:])] for each in classes[:MOST_LINES]]
     yield Table(header, cells, max(len(classes) - MOST_LINES, 0))
     across = _largest(classes)
     for kind in dict.fromkeys(column["kind"] for column in columns):
         yield from _of_kind(kind, [column for column in columns if column["kind"] == kind], classes, across)
     if description.get("telling"):
-        rows = [[_name(each["feature"]), each["kind"], f"{each['bits']:.4f}"] for each in description["telling"]]
+        rows = [[name_of(each["feature"]), each["kind"], f"{each['bits']:.4f}"] for each in description["telling"]]
         yield Table(
             ["feature", "kind", "bits"],
             rows[:MOST_LINES],
             max(len(rows) - MOST_LINES, 0),
             "the most telling features: information about the class, in bits (of counts: per token)",
         )
+    if description.get("top_features"):
+        yield _speaking(description["top_features"])
 
 
 def _summary(description: Mapping[str, Any]) -> str:
     n_classes, columns, label = len(description["classes"]), description["columns"], description["label"]
-    size = [_many(n_classes, "class", "classes"), _many(len(columns), "feature column")]
+    size = [many(n_classes, "class", "classes"), many(len(columns), "feature column")]
     if description["kind"] == "state":
-        size = [_many(description["rows"], "row"), *size, _many(description["shards"], "shard")]
+        size = [many(description["rows"], "row"), *size, many(description["shards"], "shard")]
     lines = [f"A {description['kind']}: {', '.join(size)}", f"label {printable(label['column'])!r}, {label['type']}"]
     if description.get("weight"):
         weight = description["weight"]
         lines[-1] += f"; weight {printable(weight['column'])!r}, {_number(weight['sum'])} in all"
     if description.get("rows_without_label"):
-        lines[-1] += f"; {_many(description['rows_without_label'], 'row')} without a label left out"
+        lines[-1] += f"; {many(description['rows_without_label'], 'row')} without a label left out"
     for block, family in description.get("families", {}).items():
         options = ", ".join(f"{key}={_short(value)}" for key, value in family.items() if key != "family")
         lines.append(f"{block}: {family['family']}({options})")
     return "\n".join(lines)
+
+
+def _speaking(classes: Sequence[Mapping[str, Any]]) -> Table:
+    """What speaks most for each of the largest classes, as many lines for each as make one table of them all."""
+    shown = classes[:MOST_ACROSS]
+    each = 2 * MOST_LINES // max(len(shown), 1)
+    rows = [
+        [name_of(found["class"]), name_of(pair["feature"]), _value_of(pair), name_of(pair["against"]), _odds(pair)]
+        for found in shown
+        for pair in found["features"][:each]
+    ]
+    title = "what speaks most for a class: log odds against the other class that comes nearest"
+    if len(shown) < len(classes):
+        title += f", of the {len(shown)} largest classes"
+    return Table(["class", "feature", "value", "against", "log odds"], rows, title=title)
+
+
+def _value_of(pair: Mapping[str, Any]) -> str:
+    """A value as text; of a number on which side of the other class it lies."""
+    if pair["separation"] is None:
+        return name_of(pair["value"])
+    return f"{pair['value']}, {'above' if pair['separation'] > 0 else 'below'}"
+
+
+def _odds(pair: Mapping[str, Any]) -> str:
+    return "inf" if pair["log_odds"] is None else f"{pair['log_odds']:.3f}"
 
 
 def _of_kind(
@@ -107,10 +142,10 @@ def _of_kind(
     rows = []
     for column in columns[:MOST_LINES]:
         missing = [_missing(column)] if aside else []
-        rows.append([_name(column["name"]), *missing, *cell(column, across)])
+        rows.append([name_of(column["name"]), *missing, *cell(column, across)])
     title = f"{kind}: {headings}"
     if kind != "categorical":
-        names = [_name(classes[i]["class"]) for i in across]
+        names = [name_of(classes[i]["class"]) for i in across]
         if len(across) < len(classes):
             title += f", of the {len(across)} largest classes (... and {len(classes) - len(across):,} more)"
         header = [kind, *aside, *names]
@@ -135,7 +170,7 @@ def _cells(column: Mapping[str, Any]) -> tuple[str, Cell]:
     if kind == "categorical":
 
         def frequent(column: Mapping[str, Any], across: Sequence[int]) -> list[str]:
-            best = [f"{_name(each['category'])}{_share_of(each)}" for each in column["top"][:5]]
+            best = [f"{name_of(each['category'])}{_share_of(each)}" for each in column["top"][:5]]
             left = column["categories"] - len(best)
             return [f"{column['categories']:,}", ", ".join(best) + (f" ... and {left:,} more" if left > 0 else "")]
 
@@ -185,7 +220,8 @@ PER_CLASS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
 """What columns with one number per class show: in words, and how it is written."""
 
 
-def _name(value: Any) -> str:
+def name_of(value: Any) -> str:
+    """Return a name that neither disturbs a terminal nor is too wide for a table."""
     name = printable("null" if value is None else value)
     return name if len(name) <= WIDEST else f"{name[: WIDEST - 3]}..."
 
@@ -195,7 +231,8 @@ def _short(value: Any) -> str:
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-def _many(number: int, one: str, several: str = "") -> str:
+def many(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun in the right form."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
@@ -204,7 +241,7 @@ def _many(number: int, one: str, several: str = "") -> str:
 
 def _aligned(table: Table) -> str:
     """Columns aligned by spaces: names to the left, numbers to the right."""
-    left = [i == 0 or name in ("kind", "most frequent") for i, name in enumerate(table.header)]
+    left = [i == 0 or name in WORDS for i, name in enumerate(table.header)]
     rows = [table.header, *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.header))]
     lines = [f"{table.title}"] if table.title else []
@@ -238,7 +275,7 @@ def _ruled(parts: Sequence[str | Table]) -> str:
             console.print(Text(part.title))
         drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False)
         for i, name in enumerate(part.header):
-            left = i == 0 or name in ("kind", "most frequent")
+            left = i == 0 or name in WORDS
             drawn.add_column(Text(name), justify="left" if left else "right", overflow="fold")
         for row in part.rows:
             drawn.add_row(*map(Text, row))

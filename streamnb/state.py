@@ -9,6 +9,7 @@ arrived in.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class State:
         self._own = SufficientStatistics(schema)
         self._parts: list[Part] = []
         self._total: SufficientStatistics | None = None
+        self._arrived: SufficientStatistics | None = None
 
     @classmethod
     def of_shards(cls, schema: Schema, statistics: SufficientStatistics, ledger: Mapping[str, str]) -> State:
@@ -93,20 +95,22 @@ class State:
         if first is None:
             return
         second = next(batches, None)
-        self._total = None
-        if second is None:
+        if second is None and not self._parts:
             self._own.update(first)
             return
         # Several batches are counted apart and added once, so that a bad last batch leaves nothing behind.
         counted = SufficientStatistics(self.schema)
         n_rows = 0
-        for batch in _chain(first, second, batches):
+        for batch in itertools.chain((first,), () if second is None else (second,), batches):
             try:
                 counted.update(batch)
             except DataError as error:
                 raise (error if error.row is None else error.at(row=n_rows + error.row)) from None
             n_rows += batch.num_rows
+        if self._parts:
+            self._in_any_order().merge(counted)  # rows that do not go with the parts are refused here
         self._own.merge(counted)
+        self._total = None
 
     def merge(self, other: State) -> None:
         """Add another state; it stays as it was, and nothing of it is shared. Columns are aligned by name.
@@ -117,10 +121,11 @@ class State:
         Raises:
             MergeError: the states count different things, or hold different counts of one shard, or overlap in a
                 shard that cannot be told apart from others merged with it.
+            DataError: a sum that overflows, with the column.
         """
         if not isinstance(other, State):
             raise TypeError(f"Expected a State, got {type(other).__name__}")
-        self.total.check_alike(other.total)
+        self._in_any_order().check_alike(other._in_any_order())
         mine, theirs, named = self._open_part(), list(other._parts), other._open_part()
         anonymous = named is None and not other._own.is_empty()
         if anonymous and self.shard is not None:
@@ -133,12 +138,39 @@ class State:
         still_open = mine
         for part in theirs if named is None else [*theirs, named]:
             parts, still_open = _with_part(parts, still_open, part)
+        if not parts:
+            self._own.merge(other._own)
+            return
+        arrived = {id(part) for part in self._parts}
+        late = [part.statistics for part in parts if id(part) not in arrived]
+        replaced = still_open is not mine or len(parts) != len(arrived) + len(late)
+        self._add_up(parts, late + ([other._own] if anonymous else []), anew=replaced)
         if anonymous:
             self._own.merge(other._own)
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
         self._parts = sorted(parts, key=_order)
         self._total = None
+
+    def _in_any_order(self) -> SufficientStatistics:
+        """All rows merged as they arrived: what others are held against. `total` is what is handed out."""
+        if not self._parts:
+            return self._own
+        if self._arrived is None:
+            self._arrived = self.total.copy()
+        return self._arrived
+
+    def _add_up(self, parts: Sequence[Part], late: Sequence[SufficientStatistics], *, anew: bool) -> None:
+        """Bring the sum in any order up to date; a sum that overflows is refused before anything else changes."""
+        if anew:
+            total = SufficientStatistics(self.schema)
+            late = [part.statistics for part in parts] + ([self._own] if self.shard is None else [])
+        else:
+            total = self._in_any_order() if self._parts else self._own.copy()
+        self._arrived = None
+        for statistics in late:
+            total.merge(statistics)
+        self._arrived = total
 
     def __add__(self, other: State) -> State:
         """Return a new state with the rows of both."""
@@ -207,8 +239,8 @@ class State:
             own = self._open_part()
             if own is not None:
                 parts = sorted([*parts, own], key=_order)
-            total = parts[0].statistics.copy()
-            for part in parts[1:]:
+            total = SufficientStatistics(self.schema)
+            for part in parts:
                 total.merge(part.statistics)
             if own is None:
                 total.merge(self._own)
@@ -258,6 +290,7 @@ class State:
         twin = State(self.schema, shard=self.shard)
         twin._own = self._own.copy()
         twin._parts = list(self._parts)  # parts are never changed, only replaced
+        twin._arrived = None if self._arrived is None else self._arrived.copy()
         return twin
 
     def __eq__(self, other: object) -> bool:
@@ -350,12 +383,7 @@ class State:
             raise EmptyStateError("Expected rows to finish from, got a state without training rows")
         if not self.schema.classes:
             return total
-        try:
-            declared = pa.array(self.schema.classes).cast(total.classes.type)
-        except pa.ArrowInvalid:
-            raise MergeError(
-                f"Expected declared classes of type {total.classes.type}, got {list(self.schema.classes)}"
-            ) from None
+        declared = _as_labels(self.schema.classes, total.classes.type)
         if bool(pc.all(pc.is_in(declared, value_set=total.classes.values)).as_py()):
             return total
         grown = total.copy()
@@ -363,10 +391,21 @@ class State:
         return grown
 
 
-def _chain(first: Any, second: Any, rest: Any) -> Any:
-    yield first
-    yield second
-    yield from rest
+def _as_labels(declared: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """Return declared classes as labels of a type. Arrow would cast 1 to "1" and back, which are different labels."""
+    types = pa.types
+    fits = {
+        bool: types.is_boolean(dtype),
+        int: types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
+        float: types.is_floating(dtype) or types.is_decimal(dtype),
+        str: types.is_string(dtype) or types.is_binary(dtype) or types.is_temporal(dtype),
+    }
+    if fits.get(type(declared[0]), False):
+        try:
+            return pa.array(declared).cast(dtype)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+    raise MergeError(f"Expected declared classes of type {dtype}, got {list(declared)}")
 
 
 def _order(part: Part) -> list[str]:

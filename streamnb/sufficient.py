@@ -6,6 +6,7 @@ It knows nothing of smoothing (that is `finish`) nor of which shards its rows ca
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,7 @@ class SufficientStatistics:
         schema = self.schema
         training = encode_training(batch, schema)
         labels, codes = Vocabulary(training.labels), training.codes
+        self._check_weights(training.weight)
         groups = Groups(codes, len(labels), training.weight)
         parts = self._measure(groups, training, self._pivot(labels))
         classes, old, new = self._union_of_classes(labels)
@@ -95,6 +97,7 @@ class SufficientStatistics:
             MergeError: they count different things; the message names the first difference.
         """
         self.check_alike(other)
+        self._check_weights(other.sum_of_weights)
         classes, old, new = self._union_of_classes(other.classes)
         unions = {name: self.categories[name].union(other.categories[name], widen=True) for name in self.categories}
         parts = {block: other._ordered(block, getattr(self.schema, block)) for block in DENSE}
@@ -259,6 +262,15 @@ class SufficientStatistics:
         if isinstance(column, int):
             column = getattr(self.schema, block)[column]
         return error.at(column=column, row=row)
+
+    def _check_weights(self, more: Floats | None) -> None:
+        """Refuse weights that overflow when added to those counted; no block holds more weight than the rows do."""
+        if self.sum_of_weights is None or more is None:
+            return
+        with np.errstate(over="ignore"):
+            total = float(self.sum_of_weights.sum() + more.sum())
+        if not math.isfinite(total):
+            raise DataError("Expected weights whose sum fits in a float64, got an overflow", column=self.schema.weight)
 
     def _union_of_classes(self, labels: Vocabulary) -> tuple[Vocabulary, Index, Index]:
         try:

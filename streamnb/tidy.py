@@ -53,6 +53,8 @@ def tidy_table(statistics: SufficientStatistics) -> pa.Table:
     tables = [table("label", [None], count=statistics.rows, weight=statistics.class_weight)]
     if statistics.numeric.n_features:
         m = statistics.numeric
+        with np.errstate(over="ignore"):
+            totals = m.mean * m.sum_of_weights
         tables.append(
             table(
                 "numeric",
@@ -61,7 +63,7 @@ def tidy_table(statistics: SufficientStatistics) -> pa.Table:
                 weight=m.sum_of_weights,
                 mean=m.mean,
                 variance=m.variance(),
-                total=m.mean * m.sum_of_weights,
+                total=totals,
             )
         )
     for name, counts in statistics.categorical.items():

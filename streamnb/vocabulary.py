@@ -124,6 +124,20 @@ class Vocabulary:
         found = pc.index_in(values, value_set=self.values)
         return np.asarray(found.fill_null(-1), np.int32) if found.null_count else found.to_numpy()
 
+    def lookup(self, values: pa.Array) -> NDArray[np.int32]:
+        """Return where each value stands, as `index`, but values of another numeric type are found by what they are.
+
+        >>> Vocabulary.of(pa.array([1, 2])).lookup(pa.array([2.0, 2.5])).tolist()
+        [1, -1]
+        """
+        if values.type == self.type:
+            return self.index(values)
+        wider = wider_type(self.type, values.type)
+        if wider is None or not len(self) or not len(values):
+            return np.full(len(values), -1, np.int32)
+        found = pc.index_in(_exactly(values, wider), value_set=_exactly(self.values, wider), skip_nulls=True)
+        return np.asarray(found.fill_null(-1), np.int32)
+
     def union(self, other: Vocabulary, *, widen: bool = False) -> tuple[Vocabulary, Index, Index]:
         """Return the union, and where this one's and the other's values stand in it.
 
@@ -159,6 +173,17 @@ class Vocabulary:
             except pa.ArrowInvalid:  # an integer past 2**53 beside floats would lose its last digits
                 pass
         raise MergeError(f"Expected values of type {self.type}, got {other.type}")
+
+
+def _exactly(values: pa.Array, wider: pa.DataType) -> pa.Array:
+    """Return numbers in a wider type; null where it cannot hold them exactly, which is equal to nothing there."""
+    if pa.types.is_floating(wider) and pa.types.is_integer(values.type):
+        limit = 2**53
+        inside = pc.less_equal(values, pa.scalar(limit, values.type))
+        if not pa.types.is_uint64(values.type):
+            inside = pc.and_(inside, pc.greater_equal(values, pa.scalar(-limit, values.type)))
+        values = pc.if_else(inside, values, pa.scalar(None, values.type))
+    return values.cast(wider)
 
 
 def sort(values: pa.Array) -> pa.Array:

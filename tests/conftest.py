@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 settings.register_profile(
     "suite",
-    max_examples=20,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

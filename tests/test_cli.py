@@ -23,7 +23,7 @@ from streamnb.cli import app
 
 N_FILES = 6
 KINDS = ["--numeric", "x", "--categorical", "site", "--binary", "scent", "--counts", "bee,fly"]
-COMMANDS = ["fit", "merge", "finish", "predict", "evaluate", "show", "demo"]
+COMMANDS = ["fit", "merge", "finish", "predict", "evaluate", "explain", "show", "demo"]
 
 
 def flowers(seed: int, rows: int = 200) -> pl.DataFrame:
@@ -201,9 +201,7 @@ def test_fit_refuses_options_that_do_not_go_together(data: Path, tmp_path: Path)
 def test_fit_errors_are_one_line(data: Path, tmp_path: Path) -> None:
     """A column, a file or a folder that is not there is one sentence."""
     out = ["-o", tmp_path / "a.snb"]
-    assert error_of("fit", data, "--label", "yy", "--numeric", "x", *out).startswith(
-        "Expected a column 'yy', got none"
-    )
+    assert error_of("fit", data, "--label", "yy", "--numeric", "x", *out).startswith("Expected a column 'yy', got none")
     assert "nothing.parquet" in error_of("fit", tmp_path / "nothing.parquet", "--label", "y", *out)
     where = tmp_path / "no" / "a.snb"
     assert error_of("fit", data, "--label", "y", "-o", where) == (
@@ -389,6 +387,76 @@ def test_evaluate_for_people_and_programs(data: Path, files: Path) -> None:
     assert report.accuracy > 0.8
 
 
+# --- explain ---
+
+
+def test_explain_equals_the_library(data: Path, files: Path) -> None:
+    """`--json` gives each row's answer, its label, and the contributions of the library, which add up."""
+    part = pl.read_parquet(data / "part-0.parquet")
+    model = snb.Predictor.load(files / "model.snb")
+    result = run("explain", files / "model.snb", data / "part-0.parquet", "--rows", "3", "--json")
+    assert result.stderr == ""
+    rows = json.loads(result.stdout)
+    table = model.explain(part.head(3)).to_pylist()
+    joint = model.predict_joint_log_proba(part.head(3))
+    assert [row["row"] for row in rows] == [0, 1, 2]
+    assert [row["prediction"] for row in rows] == model.predict(part.head(3)).to_pylist()
+    assert [row["probability"] for row in rows] == model.predict_proba(part.head(3)).max(axis=1).tolist()
+    assert [row["label"] for row in rows] == part["y"].head(3).to_list()
+    for row, scores in zip(rows, joint, strict=True):
+        prior, *cells = [entry for entry in table if entry["row"] == row["row"]]
+        assert (row["for"], row["against"], row["prior"]) == (prior["for"], prior["against"], prior["contribution"])
+        keys = ("feature", "block", "value", "contribution")
+        assert row["contributions"] == [{key: cell[key] for key in keys} for cell in cells]
+        assert row["others"] == {"number": 0, "contribution": 0.0}
+        assert row["log_odds"] == pytest.approx(scores.max() - scores.min(), rel=1e-9)
+
+
+def test_explain_for_a_person(data: Path, files: Path) -> None:
+    """The text names row, answer, label and both classes; what `--top` leaves out is added up."""
+    given = ["explain", files / "model.snb", data / "part-0.parquet"]
+    shown = run(*given, "--rows", "2", "--label", "rose", "--against", "tulip", "--top", "2").stdout
+    first, second = re.findall(r"^row .*\n\n(?:.+\n)+", shown, re.MULTILINE)
+    assert re.match(r"row 0: \w+, probability 0\.\d{4}, label \w+; rose against tulip, log odds [+-]", first)
+    assert [line.split("  ")[0] for line in second.splitlines()[2:]][0] == "feature"
+    assert "(3 others)" in first
+    assert re.search(r"^\(prior\) +[+-]0\.\d{3}$", second, re.MULTILINE)
+    odds = [float(line.split()[-1]) for line in second.splitlines()[3:]]
+    assert sum(odds) == pytest.approx(float(second.splitlines()[0].split()[-1]), abs=0.003)
+    assert "(others)" not in run(*given).stdout
+    assert run(*given).stdout.count("probability") == 5
+
+
+def test_explain_takes_states_and_files_of_any_length(data: Path, files: Path, tmp_path: Path) -> None:
+    """A state serves as well; rows go on from file to file; a file without the label is explained as well."""
+    many = json.loads(run("explain", files / "state.snb", data, "--rows", "250", "--json").stdout)
+    assert [row["row"] for row in many] == list(range(250))
+    assert many[210]["label"] == pl.read_parquet(data / "part-1.parquet")["y"][10]
+    part = pl.read_parquet(data / "part-0.parquet").drop("y")
+    part.head(3).write_parquet(tmp_path / "new.parquet")
+    few = json.loads(run("explain", files / "model.snb", tmp_path / "new.parquet", "--json").stdout)
+    assert [("label" in row, row["for"]) for row in few] == [(False, row["for"]) for row in many[:3]]
+
+
+def test_explain_finds_labels_of_any_type(data: Path, tmp_path: Path) -> None:
+    """Labels are given as they are shown; others are refused by their type or with the classes that there are."""
+    run("fit", data, "--label", "class", "--numeric", "x", "-o", tmp_path / "a.snb")
+    given = ["explain", tmp_path / "a.snb", data, "--rows", "1", "--json"]
+    (row,) = json.loads(run(*given, "--label", "1").stdout)
+    assert (row["for"], row["against"]) == (1, 0)
+    assert error_of(*given, "--against", "one") == "Expected labels of type int64 in --against, got 'one'"
+    message = "Expected a class of the model for label= (one of 0, 1), got 2"
+    assert error_of(*given, "--label", "2") == message
+
+
+def test_explain_says_where_a_bad_value_stands(files: Path, tmp_path: Path) -> None:
+    """An infinite number is an error that names column, row and file."""
+    flowers(0, 5).with_columns(x=pl.lit(float("inf"))).write_parquet(tmp_path / "bad.parquet")
+    message = error_of("explain", files / "model.snb", tmp_path / "bad.parquet")
+    assert message.startswith("Expected a finite number, got inf")
+    assert "bad.parquet" in message
+
+
 # --- show ---
 
 
@@ -399,6 +467,19 @@ def test_show_states_and_models(files: Path) -> None:
     found = json.loads(run("show", files / "state.snb", "--json", "--top", "2").stdout)
     assert (found["kind"], found["rows"], len(found["telling"])) == ("state", 1200, 2)
     assert json.loads(run("show", files / "model.snb", "--json").stdout)["kind"] == "predictor"
+
+
+def test_show_says_what_speaks_for_a_class(files: Path) -> None:
+    """Of a model `show` names the features that speak most for each class, as many as `--top` says."""
+    model = snb.Predictor.load(files / "model.snb")
+    found = json.loads(run("show", files / "model.snb", "--json", "--top", "2").stdout)["top_features"]
+    assert sorted(each["class"] for each in found) == ["rose", "tulip"]
+    for each in found:
+        assert each["features"] == model.top_features(each["class"], 2).to_pylist()
+    shown = run("show", files / "model.snb", "--top", "3").stdout
+    assert "what speaks most for a class" in shown
+    assert re.search(r"^rose +x +0\.\d+, below +tulip +\d\.\d{3}$", shown, re.MULTILINE)
+    assert "what speaks most" not in run("show", files / "model.snb", "--top", "0").stdout
 
 
 def test_show_refuses_other_files(data: Path, files: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     # What columns and values mean: where Arrow becomes numbers, and numbers become probabilities.
     "meaning": (("vocabulary", "schema", "encode", "families"), ("ground", "numbers"), {"numpy", "pyarrow"}),
     "model": (
-        ("sufficient", "tidy", "predictor", "state"),
+        ("sufficient", "tidy", "predictor", "explain", "topfeatures", "state"),
         ("ground", "numbers", "files", "meaning"),
         {"numpy", "pyarrow"},
     ),
@@ -63,10 +63,13 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
         (
             "sklearn",
             "sklearn.base",
+            "sklearn.categorical",
             "sklearn.convert",
-            "sklearn.estimators",
+            "sklearn.discrete",
+            "sklearn.gaussian",
             "sklearn.labels",
             "sklearn.scores",
+            "sklearn.tables",
             "sklearn.totals",
         ),
         ("ground", "numbers", "files", "meaning", "model"),
@@ -74,7 +77,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     ),
     # What people touch.
     "faces": (
-        ("", "__main__", "cli", "clierrors", "clifiles", "options", "show", "showtext", "demo"),
+        ("", "__main__", "cli", "clierrors", "clifiles", "options", "show", "showtext", "explaintext", "demo"),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
         {"numpy", "pyarrow", "polars", "typer", "rich"},
     ),

@@ -22,8 +22,10 @@ from streamnb.errors import MissingExtraError
 if find_spec("sklearn") is None:
     raise MissingExtraError("scikit-learn", "sklearn")
 
+from streamnb.sklearn.categorical import CategoricalNB
 from streamnb.sklearn.convert import from_sklearn, to_sklearn
-from streamnb.sklearn.estimators import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from streamnb.sklearn.discrete import BernoulliNB, ComplementNB, MultinomialNB
+from streamnb.sklearn.gaussian import GaussianNB
 
 __all__ = [
     "BernoulliNB",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from streamnb.errors import DataError, EmptyStateError, MergeError, SchemaError
@@ -22,13 +20,11 @@ from streamnb.predictor import Predictor, winners
 from streamnb.protocols import Floats
 from streamnb.schema import BLOCKS, Schema
 from streamnb.sklearn.labels import Labels, arrow_labels, declared, distinct, numpy_labels, places, union
-from streamnb.sklearn.scores import DiscreteScores, Scores, joint
+from streamnb.sklearn.scores import Scores, joint
 from streamnb.sklearn.totals import Totals
 from streamnb.state import State
 
-__all__ = ["BaseDiscreteNB", "BaseNB", "Fitted", "free_name", "plain_names"]
-
-SMALLEST_ALPHA = 1e-10
+__all__ = ["BaseNB", "Fitted", "free_name", "plain_names"]
 
 
 class Fitted:
@@ -36,6 +32,7 @@ class Fitted:
 
     def __init__(self, totals: Totals, family: Any, prior: Floats | str, columns: Sequence[Any]) -> None:
         self.totals, self.family, self.prior, self.columns = totals, family, prior, columns
+        self.scores: Scores | None = None
 
     @cached_property
     def likelihood(self) -> Any:
@@ -223,9 +220,9 @@ class BaseNB(ClassifierMixin, BaseEstimator):
     @property
     def _scores(self) -> Scores:
         fitted = self._fitted
-        if "scores" not in fitted.__dict__:
-            fitted.__dict__["scores"] = self._scores_of(fitted.likelihood)
-        return fitted.__dict__["scores"]  # type: ignore[no-any-return]
+        if fitted.scores is None:
+            fitted.scores = self._scores_of(fitted.likelihood)
+        return fitted.scores
 
     def _scores_of(self, likelihood: Any) -> Scores:
         raise NotImplementedError
@@ -264,10 +261,10 @@ class BaseNB(ClassifierMixin, BaseEstimator):
         for kind in BLOCKS:
             if kind != block and getattr(schema, kind):
                 raise SchemaError(f"Expected {block} columns only, got {kind} column {getattr(schema, kind)[0]!r}")
-        if not len(total.classes):
-            raise EmptyStateError("Expected rows to go on from, got a state without training rows")
         new = cls(**cls._parameters_of(schema, parameters))
         new._validate_params()
+        if not len(total.classes):
+            raise EmptyStateError("Expected rows to go on from, got a state without training rows")
         new.classes_ = numpy_labels(total.classes.values)
         new.n_features_in_ = len(schema.features)
         if list(schema.features) != plain_names(len(schema.features)):
@@ -337,71 +334,6 @@ class BaseNB(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
-
-
-class BaseDiscreteNB(BaseNB):
-    """What the four estimators of counts share: smoothing by `alpha`, and the prior of each class."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseNB._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
-        "fit_prior": ["boolean"],
-        "class_prior": ["array-like", None],
-        "force_alpha": ["boolean"],
-    }
-
-    alpha: Any
-    force_alpha: bool
-    fit_prior: bool
-    class_prior: Any
-
-    @property
-    def class_log_prior_(self) -> Floats:
-        """The logarithm of the prior of each class, (n_classes,)."""
-        return self._learnt.class_log_prior
-
-    def _check_alpha(self) -> Any:
-        """The smoothing, a number or one per feature; too small a one is raised unless `force_alpha`."""
-        alpha: Any = self.alpha if isinstance(self.alpha, Real) else np.asarray(self.alpha)
-        if isinstance(alpha, np.ndarray):
-            if alpha.shape[0] != self.n_features_in_:
-                raise ValueError(
-                    "When alpha is an array, it should contains `n_features`. "
-                    f"Got {alpha.shape[0]} elements instead of {self.n_features_in_}."
-                )
-            if np.min(alpha) < 0:
-                raise ValueError("All values in alpha must be greater than 0.")
-        if np.min(alpha) < SMALLEST_ALPHA and not self.force_alpha:
-            warnings.warn(
-                f"alpha too small will result in numeric errors, setting alpha = {SMALLEST_ALPHA:.1e}. "
-                "Use `force_alpha=True` to keep alpha unchanged.",
-                stacklevel=2,
-            )
-            return np.maximum(alpha, SMALLEST_ALPHA)
-        return alpha
-
-    def _smoothing(self) -> Any:
-        alpha = self._check_alpha()
-        return alpha.tolist() if isinstance(alpha, np.ndarray) else float(alpha)
-
-    def _prior(self, n_classes: int) -> Floats | str:
-        if self.class_prior is None:
-            return "empirical" if self.fit_prior else "uniform"
-        prior = np.asarray(self.class_prior, np.float64)
-        if len(prior) != n_classes:
-            raise ValueError("Number of priors must match number of classes.")
-        if not (prior >= 0).all():
-            raise ValueError(f"Expected class_prior of at least 0, got {prior.min()}")
-        return prior
-
-    def _scores_of(self, likelihood: Any) -> Scores:
-        return DiscreteScores(likelihood)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._sparse
-        tags.classifier_tags.poor_score = True
-        return tags
 
 
 def _weights(sample_weight: Any, x: Any) -> Floats | None:

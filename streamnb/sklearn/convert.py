@@ -66,8 +66,8 @@ def to_sklearn(predictor: Predictor) -> Any:
     """
     schema = predictor.schema
     kinds = [kind for kind in BLOCKS if getattr(schema, kind)]
-    if len(kinds) != 1:
-        raise SchemaError(f"Expected columns of one kind, got {' and '.join(kinds)}")
+    if len(kinds) != 1 or kinds[0] not in ("numeric", "categorical", "binary", "counts"):
+        raise SchemaError(f"Expected columns of one kind that scikit-learn knows, got {' and '.join(kinds)}")
     written: Any = WRITERS[predictor.families[kinds[0]]["family"]](predictor, predictor.families[kinds[0]])
     written.classes_ = numpy_labels(predictor.classes)
     written.n_features_in_ = len(schema.features)

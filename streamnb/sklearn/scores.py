@@ -77,7 +77,12 @@ class DiscreteScores:
 
     def _transposed(self) -> tuple[Floats, Floats, list[tuple[float, Floats, Floats]]]:
         """What a stored cell adds (n_features, n_classes), what every row does, and where scores are infinite."""
-        score, absence = self.likelihood.score.T, self.likelihood.absence
+        held = self.likelihood
+        score, absence = held.score.T, held.absence
+        if held.finite and absence is None:
+            return np.ascontiguousarray(score), np.zeros(score.shape[1]), []
+        if held.finite:
+            return np.ascontiguousarray(held.difference.T), held.bias[:, 0], []
         absent = np.zeros_like(score) if absence is None else absence.T
         weights = np.ascontiguousarray(_finite(score) - _finite(absent))
         infinite = []

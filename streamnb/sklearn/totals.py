@@ -14,20 +14,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from streamnb.counts import CategoryCounts, FeatureSums
-from streamnb.errors import DataError, SchemaError
+from streamnb.counts import FeatureSums
+from streamnb.errors import DataError
 from streamnb.kernels import Sums
 from streamnb.moments import Moments
 from streamnb.protocols import BATCH_ROWS, Floats
 from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
-from streamnb.vocabulary import Vocabulary
 
-__all__ = ["Categorised", "Counts", "Measured", "Ones", "Totals"]
+__all__ = ["Counts", "Measured", "Ones", "Rows", "Totals", "cut", "scattered"]
 
 CELLS = 40_960
 """Cells of an array worked on at a time: 320 KiB as float64, which stay in a core's own cache."""
@@ -56,7 +54,7 @@ class Totals(ABC):
         return self.rows.astype(np.float64) if self.weight is None else self.weight.copy()
 
     def add(self, x: Any, codes: Rows, weight: Floats | None) -> None:
-        """Count rows: `x` (n_rows, n_features), the class of each, and its weight; a row of weight 0 is no row."""
+        """Count rows, at least one: `x` (n_rows, n_features), the class of each, and its weight; 0 is no row."""
         if weight is not None:
             kept = np.flatnonzero(weight > 0)
             if len(kept) < len(weight):
@@ -64,8 +62,6 @@ class Totals(ABC):
             self.weigh()
         elif self.weight is not None:
             weight = np.ones(len(codes))
-        if not len(codes):
-            return
         self._add(x, codes, weight)
         self.rows += np.bincount(codes, minlength=self.n_classes)
         if weight is not None and self.weight is not None:
@@ -80,8 +76,8 @@ class Totals(ABC):
     def grow(self, index: Rows, n_classes: int) -> None:
         """Make room for new classes: the old class i becomes class index[i] of n_classes."""
         self._grow(index, n_classes)
-        self.rows = _scattered(self.rows, index, n_classes)
-        self.weight = None if self.weight is None else _scattered(self.weight, index, n_classes)
+        self.rows = scattered(self.rows, index, n_classes)
+        self.weight = None if self.weight is None else scattered(self.weight, index, n_classes)
 
     def copy(self) -> Self:
         """Return equal totals that share no memory with these."""
@@ -193,7 +189,7 @@ class Summed(Totals):
         else:
             present, local = _present(codes, self.n_classes)
             total = np.zeros((len(present), self.n_features))
-            for here in _cut(len(codes), self.n_features, least=4 * len(present)):
+            for here in cut(len(codes), self.n_features, least=len(present)):
                 total += _one_hot(local[here], None if weight is None else weight[here], len(present)) @ x[here]
             self.total[present] += total
         if self.present is not None:
@@ -205,7 +201,7 @@ class Summed(Totals):
         """Add only the cells that are stored: their number, not that of the features, is what a batch costs."""
         flat, n_features = self.total.reshape(-1), self.n_features
         per_row = np.diff(x.indptr)
-        for here in _cut(len(codes), max(1, len(x.data) // len(codes))):
+        for here in cut(len(codes), max(1, len(x.data) // len(codes))):
             stored = slice(x.indptr[here.start], x.indptr[here.stop])
             cells = np.repeat(codes[here] * n_features, per_row[here])
             cells += x.indices[stored]
@@ -234,10 +230,10 @@ class Summed(Totals):
         pass
 
     def _grow(self, index: Rows, n_classes: int) -> None:
-        self.total = _scattered(self.total, index, n_classes)
+        self.total = scattered(self.total, index, n_classes)
         if self.present is not None:
             number, mass = self.present
-            self.present = _scattered(number, index, n_classes), _scattered(mass, index, n_classes)
+            self.present = scattered(number, index, n_classes), scattered(mass, index, n_classes)
 
     def _fill(self, held: SufficientStatistics) -> None:
         setattr(held, self.block, FeatureSums.from_arrays(self._sums().arrays()))
@@ -261,83 +257,7 @@ class Ones(Summed):
     block = "binary"
 
 
-class Categorised(Totals):
-    """Counts of categories 0 to width − 1 of each feature: `counts` (sum of widths, n_classes), feature by feature."""
-
-    block = "categorical"
-
-    def __init__(self, n_classes: int, n_features: int) -> None:
-        super().__init__(n_classes, n_features)
-        self.widths: Rows = np.zeros(n_features, np.intp)
-        self.counts: Floats = np.zeros((0, n_classes))
-
-    @property
-    def offsets(self) -> Rows:
-        """Where the categories of each feature begin, (n_features,)."""
-        ends: Rows = np.cumsum(self.widths)
-        return ends - self.widths
-
-    def tables(self) -> list[Floats]:
-        """Return the counts of each feature, (n_classes, width): views."""
-        return [table.T for table in np.split(self.counts, np.cumsum(self.widths)[:-1])]
-
-    def finish(self, family: Any, columns: Sequence[Any]) -> Any:
-        """Return one table of log probabilities for each feature."""
-        held = CategoryCounts(0, 0, weighted=True)
-        finished = []
-        for column, table in zip(columns, self.tables(), strict=True):
-            held.counts = table
-            finished.append(family.finish(held, column))
-        return finished
-
-    def widen(self, widths: Rows) -> None:
-        """Make room for more categories."""
-        wider = np.maximum(self.widths, widths)
-        if (wider == self.widths).all():
-            return
-        kept = np.arange(len(self.counts)) + np.repeat(np.cumsum(wider) - wider - self.offsets, self.widths)
-        counts = np.zeros((int(wider.sum()), self.n_classes))
-        counts[kept] = self.counts
-        self.widths, self.counts = wider, counts
-
-    def _add(self, x: Any, codes: Rows, weight: Floats | None) -> None:
-        self.widen(x.max(axis=0) + 1)
-        flat, offsets, n_classes = self.counts.reshape(-1), self.offsets, self.n_classes
-        for here in _cut(len(codes), self.n_features):
-            cells = x[here] + offsets
-            cells *= n_classes
-            cells += codes[here, None]
-            amount = 1.0 if weight is None else np.repeat(weight[here], self.n_features)
-            np.add.at(flat, cells.reshape(-1), amount)
-
-    def _weigh(self) -> None:
-        pass
-
-    def _grow(self, index: Rows, n_classes: int) -> None:
-        counts = np.zeros((len(self.counts), n_classes))
-        counts[:, index] = self.counts
-        self.counts = counts
-
-    def _fill(self, held: SufficientStatistics) -> None:
-        for name, table in zip(held.schema.categorical, self.tables(), strict=True):
-            held.categories[name] = Vocabulary(pa.array(np.arange(table.shape[1])))
-            counts = table if self.weight is not None else table.astype(np.int64)
-            held.categorical[name] = CategoryCounts.from_arrays({"counts": np.ascontiguousarray(counts)})
-
-    def _take(self, held: SufficientStatistics) -> None:
-        values = []
-        for name, vocabulary in held.categories.items():
-            got = vocabulary.type
-            whole = pa.types.is_integer(got) or pa.types.is_null(got)
-            if not whole or pc.any(pc.less(vocabulary.values.cast(pa.int64()), 0)).as_py():
-                raise SchemaError(f"Expected categories 0, 1, 2, ..., got values of type {got} - column {name!r}")
-            values.append(np.asarray(vocabulary.values.cast(pa.int64())))
-        self.widen(np.array([int(each.max()) + 1 if len(each) else 0 for each in values], np.intp))
-        for table, each, counts in zip(self.tables(), values, held.categorical.values(), strict=True):
-            table[:, each] = counts.counts
-
-
-def _cut(n_rows: int, width: int, *, least: int = 16) -> Iterator[slice]:
+def cut(n_rows: int, width: int, *, least: int = 16) -> Iterator[slice]:
     """Yield slices that cut rows of so many cells into pieces of about `CELLS` cells, of `least` rows or more."""
     step = max(least, CELLS // width)
     yield from (slice(first, min(first + step, n_rows)) for first in range(0, n_rows, step))
@@ -371,19 +291,19 @@ def _moments(x: NDArray[Any], codes: Rows, weight: Floats | None, pivot: Floats)
     pivot = np.where(np.isnan(pivot), x[first], pivot)
     deviation, square = np.zeros(pivot.shape), np.zeros(pivot.shape)
     with np.errstate(all="ignore"):
-        for here in _cut(len(codes), n_features, least=4 * n_classes):
+        for here in cut(len(codes), n_features, least=n_classes):
             classes = _one_hot(codes[here], None if weight is None else weight[here], n_classes)
             x_here = np.subtract(x[here], pivot.take(codes[here], axis=0), dtype=np.float64)
             deviation += classes @ x_here
             square += classes @ np.multiply(x_here, x_here, out=x_here)
-    number = np.broadcast_to(np.bincount(codes)[:, None], pivot.shape)
-    mass = (
-        number.astype(np.float64) if weight is None else np.repeat(np.bincount(codes, weight)[:, None], n_features, 1)
-    )
-    return Moments.of_sums(Sums(number, mass, deviation, square), pivot, weighted=weight is not None)
+    rows = np.bincount(codes)
+    mass = np.asarray(rows if weight is None else np.bincount(codes, weight), np.float64)
+    number, masses = np.broadcast_to(rows[:, None], pivot.shape), np.repeat(mass[:, None], n_features, axis=1)
+    return Moments.of_sums(Sums(number, masses, deviation, square), pivot, weighted=weight is not None)
 
 
-def _scattered(array: NDArray[Any], index: Rows, length: int) -> NDArray[Any]:
+def scattered(array: NDArray[Any], index: Rows, length: int) -> NDArray[Any]:
+    """Return a longer array that has element i at index[i], and 0 elsewhere."""
     grown = np.zeros((length, *array.shape[1:]), array.dtype)
     grown[index] = array
     return grown

@@ -1,0 +1,329 @@
+"""All that training keeps of a text column: the names of its tokens, and their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streamnb.errors import DataError, FileFormatError
+from streamnb.kernels import Groups
+from streamnb.protocols import Floats
+from streamnb.text import Text, Tokens, offsets_of
+from streamnb.textcolumn import TextColumn
+from streamnb.tokens import TokenCounts, hash_tokens
+
+__all__ = ["Lexicon", "TokenTable", "buckets_of"]
+
+EXEMPLAR_CHARACTERS = 64
+"""The characters that are kept of a bucket's exemplar: a bucket takes bounded memory, whatever stands in the text."""
+
+LEAST_PENDING = 1 << 18
+"""Entries that wait at least before they are added up; beyond it, as many as have been added up already."""
+
+
+def buckets_of(values: pa.Array, n_buckets: int) -> NDArray[np.int64]:
+    """Return the bucket of each token (large_string without nulls): its hash modulo the number of buckets."""
+    return (_hashes(values) % np.uint64(n_buckets)).astype(np.int64)
+
+
+def _hashes(values: pa.Array) -> NDArray[np.uint64]:
+    offsets = offsets_of(values).astype(np.int64)
+    data = values.buffers()[2] if len(values) else None
+    return hash_tokens(offsets, np.frombuffer(data or b"", np.uint8))
+
+
+class Lexicon:
+    """The tokens that a model knows, frozen: `names` (n_tokens,) and, if counted by hash, their `buckets`.
+
+    Without buckets, names are distinct and sorted; with them, buckets (int32) are, and a name is the smallest token
+    that training met in its bucket (its first 64 characters).
+
+    >>> lexicon = Lexicon(pa.array(["rain", "sun"], pa.large_string()))
+    >>> lexicon.place(pa.array(["sun", "fog"], pa.large_string())).tolist()
+    [1, -1]
+    """
+
+    def __init__(self, names: pa.Array, buckets: NDArray[np.int32] | None = None, n_buckets: int | None = None) -> None:
+        self.names, self.buckets, self.n_buckets = names, buckets, n_buckets
+        keys = _hashes(names) if buckets is None else buckets
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+        # Two names of one hash: not to be expected, and then they are looked up by name.
+        self._unique = bool((self._keys[1:] != self._keys[:-1]).all())
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def place(self, values: pa.Array) -> NDArray[np.int32]:
+        """Return which token each value (large_string) is, −1 where it is none: int32 (n_values,)."""
+        if not len(values) or not len(self):
+            return np.full(len(values), -1, np.int32)
+        if not self._unique:
+            return np.asarray(pc.index_in(values, value_set=self.names).fill_null(-1), np.int32)
+        wanted: NDArray[Any] = _hashes(values) if self.n_buckets is None else buckets_of(values, self.n_buckets)
+        near = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
+        place = self._order[near].astype(np.int32)
+        found = self._keys[near] == wanted
+        if self.buckets is None:
+            candidates = np.flatnonzero(found)
+            same = pc.equal(self.names.take(pa.array(place[candidates])), values.take(pa.array(candidates)))
+            found[candidates] = np.asarray(same)
+        return np.where(found, place, np.int32(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Counts whose token j is names[j], in any order, each once; `buckets` (int64) if counted by hash."""
+
+    names: pa.Array
+    counts: TokenCounts
+    buckets: NDArray[np.int64] | None = None
+
+
+class TokenTable:
+    """The tokens of a text column and their counts per class; it adds up.
+
+    - `names` (large_string), `counts` (TokenCounts) and `buckets`: as in `Lexicon`.
+    - `present` (n_classes,): the documents that are not null, `empty` those of them without a token (int64), and
+      `weight` (float64) the weights of those present.
+
+    What is added waits in a list, and is added up when there is as much of it as before: sums are taken from the left,
+    so that the result does not depend on when that happens.
+    """
+
+    def __init__(self, text: Text, n_classes: int, weighted: bool = False) -> None:
+        self.text, self.n_classes = text, n_classes
+        self.present: NDArray[np.int64] = np.zeros(n_classes, np.int64)
+        self.empty: NDArray[np.int64] = np.zeros(n_classes, np.int64)
+        self._weight: Floats | None = np.zeros(n_classes) if weighted else None
+        self._pieces: tuple[Piece, ...] = ()
+        self._folded = True
+
+    @classmethod
+    def of(cls, groups: Groups, column: TextColumn) -> Self:
+        """Return the table of one batch.
+
+        Raises:
+            DataError: text that is not UTF-8, a count that cannot be, a sum that overflows.
+        """
+        weighted = groups.weight is not None
+        table = cls(column.text, groups.n_classes, weighted)
+        there = np.ones(len(groups), np.bool_) if column.present is None else column.present
+        table.present = np.bincount(groups.codes[there], minlength=groups.n_classes)
+        if groups.weight is not None:
+            weight = np.bincount(groups.codes[there], groups.weight[there], groups.n_classes)
+            table._weight = weight.astype(np.float64)
+        empty = there.copy()
+        pieces = []
+        for first, tokens in column.chunks():
+            rows = slice(first, first + tokens.n_rows)
+            weight = None if groups.weight is None else groups.weight[rows]
+            try:
+                piece = _measured(Groups(groups.codes[rows], groups.n_classes, weight), tokens, column.text)
+            except DataError as error:
+                raise (error if error.row is None else error.at(row=first + error.row)) from None
+            empty[first + tokens.rows] = False
+            pieces.append(piece)
+        table.empty = np.bincount(groups.codes[empty], minlength=groups.n_classes)
+        table._hold(*pieces)
+        return table
+
+    @property
+    def weight(self) -> Floats:
+        """The weights of the documents present, per class; without weights, their number."""
+        return self.present.astype(np.float64) if self._weight is None else self._weight
+
+    @property
+    def names(self) -> pa.Array:
+        """The tokens, or the exemplars of their buckets: large_string (n_tokens,)."""
+        return self._whole().names
+
+    @property
+    def counts(self) -> TokenCounts:
+        """The counts of the tokens."""
+        return self._whole().counts
+
+    @property
+    def buckets(self) -> NDArray[np.int64] | None:
+        """The buckets that hold a token, in order; None where tokens are kept by name."""
+        return self._whole().buckets
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of names and counts, in bytes, with what still waits to be added up."""
+        return sum(piece.names.nbytes + piece.counts.nbytes for piece in self._pieces)
+
+    def merge(self, other: Self, index: NDArray[np.intp]) -> None:
+        """Add another table, whose class i is class index[i] here; on an error self is unchanged.
+
+        Raises:
+            DataError: a sum that overflows.
+        """
+        pieces = other._pieces
+        if len(pieces) > 1:
+            pieces = (other._whole(),)
+        n = self.n_classes
+        self._hold(*(Piece(p.names, p.counts.of_classes(index, n), p.buckets) for p in pieces))
+        self.present, self.empty = self.present.copy(), self.empty.copy()
+        self.present[index] += other.present
+        self.empty[index] += other.empty
+        if self._weight is not None:
+            self._weight = self._weight.copy()
+            self._weight[index] += other.weight
+
+    def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
+        """Make room for new classes: the old class i becomes class index[i] of n_classes."""
+        old, old_empty, old_weight = self.present, self.empty, self._weight
+        self.n_classes = n_classes
+        self.present, self.empty = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
+        self.present[index], self.empty[index] = old, old_empty
+        if old_weight is not None:
+            self._weight = np.zeros(n_classes)
+            self._weight[index] = old_weight
+        self._pieces = tuple(Piece(p.names, p.counts.of_classes(index, n_classes), p.buckets) for p in self._pieces)
+
+    def copy(self) -> Self:
+        """Return an equal table; arrays are shared, for none is ever changed in place."""
+        twin = type(self)(self.text, self.n_classes, self._weight is not None)
+        twin.merge(self, np.arange(self.n_classes))
+        return twin
+
+    def lexicon(self) -> Lexicon:
+        """Return the tokens as a model knows them."""
+        whole = self._whole()
+        buckets = None if whole.buckets is None else whole.buckets.astype(np.int32)
+        return Lexicon(whole.names, buckets, self.text.buckets)
+
+    def arrays(self) -> dict[str, NDArray[Any] | pa.Array]:
+        """Return what a state file holds, by name."""
+        whole = self._whole()
+        held: dict[str, Any] = {"names": whole.names, "present": self.present, "empty": self.empty}
+        if whole.buckets is not None:
+            held["buckets"] = whole.buckets
+        if self._weight is not None:
+            held["weight"] = self._weight
+        return held | whole.counts.arrays()
+
+    @classmethod
+    def from_arrays(cls, text: Text, arrays: Mapping[str, Any], n_classes: int, weighted: bool) -> Self:
+        """Return the table that `arrays` came from.
+
+        Raises:
+            FileFormatError: an array is absent, or contradicts the others.
+        """
+        names = arrays["names"]
+        table = cls(text, n_classes, weighted)
+        counts = TokenCounts.from_arrays(arrays, n_classes, len(names))
+        buckets = None if text.buckets is None else arrays["buckets"]
+        if names.type != pa.large_string() or (counts.documents is not None) != text.document_frequency:
+            raise FileFormatError(f"Expected tokens as the schema has them, got others - text column {text.column!r}")
+        if buckets is None:
+            sound = names.equals(_ordered(names)[0])
+        else:
+            sound = buckets.dtype == np.int64 and buckets.shape == (len(names),) and (np.diff(buckets) > 0).all()
+            sound = sound and (not len(buckets) or (buckets[0] >= 0 and buckets[-1] < (text.buckets or 0)))
+        if not sound:
+            raise FileFormatError(f"Expected tokens once and in order, got others - text column {text.column!r}")
+        table.present, table.empty = arrays["present"], arrays["empty"]
+        table._weight = arrays["weight"] if weighted else None
+        for name, array in (("present", table.present), ("empty", table.empty), ("weight", table.weight)):
+            kind = "float64" if name == "weight" else "int64"
+            if array.shape != (n_classes,) or array.dtype != kind or not (array >= 0).all():
+                raise FileFormatError(f"Expected {name} of at least 0 for each class, got others")
+        table._pieces = (Piece(names, counts, buckets),) if len(names) else ()
+        return table
+
+    def _hold(self, *pieces: Piece) -> None:
+        """Add counts to those that wait, and add all up if there are many."""
+        added = [piece for piece in pieces if len(piece.counts)]
+        if not added:
+            return
+        held = (*self._pieces, *added)
+        waiting = sum(len(piece.counts) for piece in held[1:])
+        if waiting > max(len(held[0].counts), LEAST_PENDING):
+            held = (_sum(held, self.n_classes, self.text),)
+            self._folded = True
+        else:
+            self._folded = False
+        self._pieces = held
+
+    def _whole(self) -> Piece:
+        """Everything in one piece, in order."""
+        if not self._folded or not self._pieces:
+            whole = _sum(self._pieces, self.n_classes, self.text)
+            if self._pieces:
+                self._pieces, self._folded = (whole,), True
+            return whole
+        return self._pieces[0]
+
+
+def _measured(groups: Groups, tokens: Tokens, text: Text) -> Piece:
+    """The counts of some documents, under the names as they come or under sorted buckets."""
+    names, codes, buckets = tokens.values, tokens.codes, None
+    if text.buckets is not None:
+        names, place, buckets = _by_bucket(*_ordered(names), buckets_of(names, text.buckets))
+        names = pc.utf8_slice_codeunits(names, 0, EXEMPLAR_CHARACTERS)
+        codes = place.astype(np.int32)[codes]
+    counts = TokenCounts.of(
+        groups,
+        tokens.rows,
+        codes,
+        tokens.counts,
+        len(names),
+        documents=text.document_frequency,
+        sublinear=text.sublinear,
+        normalize=text.normalize,
+    )
+    return Piece(names, counts, buckets)
+
+
+def _ordered(names: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Return the distinct names, sorted by their UTF-8 bytes, and where each name stands among them."""
+    coded = names.dictionary_encode()
+    order = np.asarray(pc.sort_indices(coded.dictionary)).astype(np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return coded.dictionary.take(pa.array(order)), rank[np.asarray(coded.indices)]
+
+
+def _by_bucket(
+    names: pa.Array, rank: NDArray[np.int64], buckets: NDArray[np.int64]
+) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the smallest name of each bucket, the place of each entry's bucket, and the buckets in order.
+
+    Entry i has the name names[rank[i]], of sorted names, and stands in buckets[i].
+    """
+    order = np.lexsort((rank, buckets))
+    ordered = buckets[order]
+    begins = np.ones(len(order), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(begins) - 1
+    return names.take(pa.array(rank[order][begins])), place, ordered[begins]
+
+
+def _sum(pieces: Sequence[Piece], n_classes: int, text: Text) -> Piece:
+    """Add pieces up, from the left."""
+    if not pieces:
+        none = np.zeros(0, np.int64) if text.buckets is not None else None
+        counts = TokenCounts(n_classes, 0, documents=text.document_frequency)
+        return Piece(pa.array([], pa.large_string()), counts, none)
+    names, place = _ordered(pa.concat_arrays([piece.names for piece in pieces]))
+    buckets = None
+    if text.buckets is not None:
+        each = np.concatenate([piece.buckets for piece in pieces if piece.buckets is not None])
+        names, place, buckets = _by_bucket(names, place, each)
+    ends = np.cumsum([len(piece.names) for piece in pieces])[:-1]
+    parts = [(piece.counts, index) for piece, index in zip(pieces, np.split(place, ends), strict=True)]
+    counts = TokenCounts.joined(parts, len(names))
+    # Stop words, and what no row of this state has, leave names without a count.
+    if len(counts) and len(used := np.unique(counts.tokens)) < len(names):
+        counts, names = counts.only(used), names.take(pa.array(used))
+        buckets = None if buckets is None else buckets[used]
+    return Piece(names, counts, buckets)
