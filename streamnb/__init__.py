@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streamnb.schema import Schema
     from streamnb.score import predict
     from streamnb.state import State
+    from streamnb.text import Text
     from streamnb.train import fit
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ _ROOMS = {
     "schema": ("Schema",),
     "score": ("predict",),
     "state": ("State",),
+    "text": ("Text",),
     "train": ("fit",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -74,6 +76,7 @@ __all__ = [
     "SourceError",
     "State",
     "StreamNBError",
+    "Text",
     "evaluate",
     "fit",
     "predict",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamnb.schema import Schema
     from streamnb.state import State
 
-__all__ = ["check_target", "inferred", "load", "load_model", "note", "print_scores"]
+__all__ = ["check_target", "chosen_schema", "load", "load_model", "note", "print_scores"]
 
 
 def note(message: str) -> None:
@@ -39,7 +39,25 @@ def check_target(target: Path, sources: Sequence[str | Path] = ()) -> None:
         raise SourceError(f"Expected an output apart from the input, got {target} as both")
 
 
-def inferred(data: list[str], label: str, options: dict[str, Any], exclude: list[str], on_error: OnError) -> Schema:
+def chosen_schema(
+    data: list[str],
+    label: str | None,
+    file: Path | None,
+    options: dict[str, Any],
+    exclude: list[str] | None,
+    on_error: OnError,
+) -> Schema:
+    """Return the schema of a file, or of the options, or, where `exclude` is a list, of the types of the data too."""
+    from streamnb.schema import Schema
+
+    if file is not None:
+        return Schema.from_json(file.read_text(encoding="utf-8"))
+    if exclude is not None:
+        return _inferred(data, str(label), options, exclude, on_error)
+    return Schema(str(label), **options)
+
+
+def _inferred(data: list[str], label: str, options: dict[str, Any], exclude: list[str], on_error: OnError) -> Schema:
     """Return the schema that the types of the data give; say it on stderr before the long work begins."""
     from streamnb.schema import BLOCKS, Schema
     from streamnb.sources import open_source

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streamnb.errors import DataError, SchemaError
 from streamnb.protocols import BATCH_ROWS, Codes, Column, Flags, Floats
 from streamnb.schema import Schema
+from streamnb.textcolumn import TextColumn
 from streamnb.vocabulary import Vocabulary, category_type, plain_type
 
 __all__ = ["Blocks", "CategoryColumn", "Intake", "Training", "encode_features", "encode_training", "weights"]
@@ -43,6 +44,7 @@ class Blocks:
     categorical: Sequence[CategoryColumn]
     binary: Sequence[Column]
     counts: Sequence[Column]
+    text: Sequence[TextColumn] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,12 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
         encoded = _categories(column(name), category_type(column(name).type))
         codes = encoded.codes if kept is None else encoded.codes[kept]
         categorical.append(CategoryColumn(encoded.values, codes))
+    text = []
+    for name in schema.text:
+        documents = column(name) if kept is None else column(name).take(pa.array(kept))
+        text.append(TextColumn(documents, schema.text_options[name]))
     n_rows = batch.num_rows if kept is None else len(kept)
-    return Blocks(n_rows, numeric, categorical, binary, counts)
+    return Blocks(n_rows, numeric, categorical, binary, counts, text)
 
 
 def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:

@@ -39,6 +39,9 @@ __all__ = ["EMPTY_DOCUMENT", "difference", "explain", "log_density", "place_of"]
 EMPTY_DOCUMENT = "(empty document)"
 """The value of the entry that holds what a document without tokens adds (Bernoulli over text)."""
 
+UNITS = 1 << 21
+"""Scores of classes and tokens that are looked up at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -164,6 +167,7 @@ def _entries(model: Predictor, batch: pa.RecordBatch, pair: Pair) -> Iterator[En
         values = [None if code < 0 else texts[code] for code in column.codes]
         contribution = pair.contrast(partial(_of_code, table.padded, model._codes(name, column)))
         yield Entries("categorical", name, rows, values, contribution)
+    yield from _text_entries(model, blocks, rows, pair)
 
 
 def _matrix_entries(model: Predictor, block: str, blocks: Blocks, rows: NDArray[Any], pair: Pair) -> Iterator[Entries]:
@@ -185,8 +189,31 @@ def _matrix_entries(model: Predictor, block: str, blocks: Blocks, rows: NDArray[
         yield Entries(block, name, rows, _written(columns[j], there), contribution)
 
 
-def _of_code(padded: Floats, codes: Codes, c: Codes) -> Floats:
-    """What a category adds to the score of classes c."""
+def _text_entries(model: Predictor, blocks: Blocks, rows: NDArray[Any], pair: Pair) -> Iterator[Entries]:
+    """What each distinct token of each document contributes, and for Bernoulli the empty document."""
+    for (name, (lexicon, scores)), column in zip(model.text.items(), blocks.text, strict=True):
+        found = model._placed(name, column)
+        # A token that stands twice in a document is one entry.
+        key, inverse = np.unique(found.rows * np.int64(max(len(lexicon), 1)) + found.tokens, return_inverse=True)
+        at, tokens = np.divmod(key, max(len(lexicon), 1))
+        amount = np.bincount(inverse, found.values, len(key))
+        contribution = np.empty(len(key))
+        lot = max(UNITS // scores.n_classes, 1)
+        for low in range(0, len(key), lot):
+            some = slice(low, low + lot)
+            units, each = scores.units(tokens[some]), np.arange(len(tokens[some]))
+            own = Pair(pair.pro[at[some]], pair.con[at[some]])
+            contribution[some] = own.contrast(partial(_of_code, units, each)) * amount[some]
+        yield Entries("text", name, at, lexicon.names.take(pa.array(tokens)).to_pylist(), contribution)
+        there = np.ones(len(rows), np.bool_) if found.present is None else found.present
+        yield Entries("text", name, rows[~there], [None] * int((~there).sum()), np.zeros(int((~there).sum())))
+        if scores.presence:
+            of_empty = pair.contrast(partial(np.take, scores.bias))[there]
+            yield Entries("text", name, rows[there], [EMPTY_DOCUMENT] * len(of_empty), of_empty)
+
+
+def _of_code(padded: Floats, codes: NDArray[Any], c: Codes) -> Floats:
+    """What a category or a token adds to the score of classes c."""
     score: Floats = padded[c, codes]
     return score
 

@@ -18,8 +18,12 @@ from streamnb.errors import DataError, EmptyStateError, near_misses
 from streamnb.likelihoods import Discrete, Gaussians, Table
 from streamnb.moments import Moments
 from streamnb.protocols import Floats
+from streamnb.tokenfamilies import Pruned, bernoulli, complement, documents_of, multinomial, smoothing
+from streamnb.tokenscores import TokenScores
+from streamnb.tokentable import Lexicon, TokenTable
 
 __all__ = [
+    "TEXT_OPTIONS",
     "Alpha",
     "Bernoulli",
     "Categorical",
@@ -28,9 +32,13 @@ __all__ = [
     "Gaussian",
     "Multinomial",
     "class_log_prior",
+    "families_of",
     "log_normalize",
     "probabilities",
 ]
+
+TEXT_OPTIONS = {"idf": False, "min_count": 0.0, "max_tokens": None}
+"""The parameters of families that only text has, and what they are otherwise."""
 
 Alpha: TypeAlias = float | Sequence[float] | Mapping[str, float]
 ClassPrior: TypeAlias = Literal["empirical", "uniform"] | Mapping[Any, float]
@@ -130,9 +138,16 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Multinomial:
-    """θ_ci = (N_ci + α_i) / Σ_j (N_cj + α_j); `alpha` is one number, one per counts column, or by column name."""
+    """θ_ci = (N_ci + α_i) / Σ_j (N_cj + α_j); `alpha` is one number, one per counts column, or by column name.
+
+    For text only: `idf` weighs tokens by their inverse document frequency, `min_count` leaves out tokens that are
+    rarer in all classes together, and `max_tokens` keeps so many of the most frequent.
+    """
 
     alpha: Alpha = 1.0
+    idf: bool = False
+    min_count: float = 0.0
+    max_tokens: int | None = None
 
     def finish(self, sums: FeatureSums, columns: Sequence[str]) -> Discrete:
         """Return the frozen log probabilities of one unit of each feature."""
@@ -140,16 +155,30 @@ class Multinomial:
         theta = _ratio(smoothed, smoothed.sum(axis=1, keepdims=True), 1.0 / len(columns))
         return Discrete(_log(theta))
 
+    def finish_text(self, table: TokenTable, class_weight: Floats) -> tuple[Lexicon, TokenScores]:
+        """Return the tokens of a text column and their frozen log probabilities.
+
+        `class_weight` (n_classes,) is the sum of weights of all rows, also of those whose document is null.
+
+        Raises:
+            DataError: `idf` where the state has not counted documents.
+        """
+        return multinomial(_pruned(self, table, class_weight), smoothing(self.alpha, table.text.column))
+
 
 @dataclass(frozen=True)
 class Complement:
     """Weights −log of each feature's share among all *other* classes; `norm` divides them by their sum per class.
 
-    Rennie et al., "Tackling the poor assumptions of naive Bayes text classifiers", ICML 2003, section 4.
+    Rennie et al., "Tackling the poor assumptions of naive Bayes text classifiers", ICML 2003, section 4. `idf`,
+    `min_count` and `max_tokens` are for text, as in `Multinomial`.
     """
 
     alpha: Alpha = 1.0
     norm: bool = False
+    idf: bool = False
+    min_count: float = 0.0
+    max_tokens: int | None = None
 
     def finish(self, sums: FeatureSums, columns: Sequence[str]) -> Discrete:
         """Return the frozen weights; with a single class there is no complement and every weight is 0."""
@@ -165,20 +194,37 @@ class Complement:
             weight = np.where(np.isinf(weight), np.inf, weight / np.where(total > 0, total, 1.0))
         return Discrete(weight)
 
+    def finish_text(self, table: TokenTable, class_weight: Floats) -> tuple[Lexicon, TokenScores]:
+        """Return the tokens of a text column and their frozen weights; see `Multinomial.finish_text`."""
+        alpha = smoothing(self.alpha, table.text.column)
+        return complement(_pruned(self, table, class_weight), alpha, norm=self.norm)
+
 
 def _sum_of_others(total: Floats) -> Floats:
     """For each class the sum over all other classes: sums of what stands before it and of what stands after it."""
-    zero = np.zeros((1, total.shape[1]))
-    before = np.vstack([zero, np.cumsum(total[:-1], axis=0)])
-    after = np.vstack([np.cumsum(total[:0:-1], axis=0)[::-1], zero])
-    return before + after
+    others = np.zeros_like(total)
+    # Class by class: a cumulative sum along this axis jumps through memory, and takes ten times longer.
+    for c in range(1, len(total)):
+        np.add(others[c - 1], total[c - 1], out=others[c])
+    after = np.zeros(total.shape[1])
+    for c in range(len(total) - 1, -1, -1):
+        others[c] += after
+        after += total[c]
+    return others
 
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """p_ci = (N_ci + α) / (n_ci + 2α), n_ci the rows of class c in which the cell was present; a 0 scores 1 − p."""
+    """p_ci = (N_ci + α) / (n_ci + 2α), n_ci the rows of class c in which the cell was present; a 0 scores 1 − p.
+
+    Of text, N_ci are the documents that have a token; `idf` (which presence makes no use of), `min_count` and
+    `max_tokens` are for text, as in `Multinomial`.
+    """
 
     alpha: Alpha = 1.0
+    idf: bool = False
+    min_count: float = 0.0
+    max_tokens: int | None = None
 
     def finish(self, sums: FeatureSums, columns: Sequence[str]) -> Discrete:
         """Return the frozen log probabilities of a 1 and of a 0."""
@@ -188,6 +234,46 @@ class Bernoulli:
         one = _ratio(sums.total + alpha, rows, 0.5)
         zero = _ratio(weight - sums.total + alpha, rows, 0.5)
         return Discrete(_log(one), _log(np.maximum(zero, 0.0)))
+
+    def finish_text(self, table: TokenTable, class_weight: Floats) -> tuple[Lexicon, TokenScores]:
+        """Return the tokens of a text column and their frozen log odds; see `Multinomial.finish_text`."""
+        pruned = _pruned(self, table, class_weight)
+        documents = documents_of(pruned.counts, table.text.column)
+        return bernoulli(pruned, smoothing(self.alpha, table.text.column), documents, table.weight)
+
+
+def families_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the family of each block, the default where None is given.
+
+    Raises:
+        TypeError: a family that is not for its block.
+        ValueError: an option that only text has for another block, or a value that it cannot have.
+    """
+    chosen = {}
+    for block, allowed in FAMILIES.items():
+        family = allowed[0]() if given.get(block) is None else given[block]
+        if not isinstance(family, allowed):
+            names = " or ".join(kind.__name__ for kind in allowed)
+            raise TypeError(f"Expected {names} for {block}=, got {type(family).__name__}")
+        if isinstance(family, Multinomial | Complement | Bernoulli):
+            _check_text_options(family, block)
+        chosen[block] = family
+    return chosen
+
+
+def _check_text_options(family: Multinomial | Complement | Bernoulli, block: str) -> None:
+    most = family.max_tokens
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        raise ValueError(f"Expected max_tokens to be a number of at least 1, or None, got {most!r}")
+    _non_negative(family.min_count, "min_count")
+    if block != "text":
+        for option, default in TEXT_OPTIONS.items():
+            if getattr(family, option) != default:
+                raise ValueError(f"Expected {option}= for text=, got {option}={getattr(family, option)!r} for {block}=")
+
+
+def _pruned(family: Multinomial | Complement | Bernoulli, table: TokenTable, class_weight: Floats) -> Pruned:
+    return Pruned(table, class_weight, min_count=family.min_count, max_tokens=family.max_tokens, idf=family.idf)
 
 
 @dataclass(frozen=True)
@@ -235,6 +321,16 @@ class Categorical:
         if self.unseen == "ignore":
             return Table(score, np.zeros(len(table)))
         return Table(score, _log(_ratio(np.full_like(rows, self.alpha), whole, limit))[:, 0])
+
+
+FAMILIES: dict[str, tuple[type[Any], ...]] = {
+    "numeric": (Gaussian,),
+    "categorical": (Categorical,),
+    "binary": (Bernoulli,),
+    "counts": (Multinomial, Complement),
+    "text": (Multinomial, Complement, Bernoulli),
+}
+"""The families of each block, the default first."""
 
 
 def class_log_prior(weight: Floats, prior: ClassPrior, classes: pa.Array, prior_alpha: float = 0.0) -> Floats:

@@ -5,14 +5,40 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Infinite", "OnError", "Unseen", "class_prior", "items", "labels_of", "number_or_numbers"]
+__all__ = [
+    "Data",
+    "Infinite",
+    "Model",
+    "Names",
+    "OnError",
+    "Output",
+    "StateFile",
+    "Unseen",
+    "Workers",
+    "class_prior",
+    "items",
+    "labels_of",
+    "number_or_numbers",
+]
+
+Data = Annotated[
+    list[str], typer.Argument(metavar="DATA...", help="Files, globs, folders or object-store URIs.", show_default=False)
+]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write.", show_default=False)]
+Workers = Annotated[int | None, typer.Option(min=1, help="Threads; one per core if not given.")]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model, or a state (finished with the defaults).", show_default=False)
+]
+StateFile = Annotated[Path, typer.Argument(metavar="STATE", help="A state file.", show_default=False)]
+Names = list[str] | None
 
 
 class OnError(StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,11 +13,14 @@ import pyarrow as pa
 from streamnb import statefile
 from streamnb.encode import Blocks, CategoryColumn, Intake, encode_features
 from streamnb.errors import DataError, FileFormatError
-from streamnb.families import Complement, log_normalize, probabilities
+from streamnb.families import TEXT_OPTIONS, Bernoulli, Complement, log_normalize, probabilities
 from streamnb.likelihoods import Discrete, Gaussians, Table, dense, without_missing
 from streamnb.protocols import Codes, Floats
 from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
+from streamnb.textcolumn import TextColumn
+from streamnb.tokenscores import TokenRows, TokenScores
+from streamnb.tokentable import Lexicon
 from streamnb.vocabulary import Vocabulary
 
 __all__ = ["Predictor", "winners"]
@@ -39,7 +41,7 @@ class Predictor:
     - `families`: what each block was finished with, as plain data.
 
     A missing cell is left out of its row's score. Ties go to the first class in sorted order. A row that is
-    impossible under every class (only without smoothing) gets the prior. A complement block alone takes no prior.
+    impossible under every class (only without smoothing) gets the prior. Complement blocks alone take no prior.
 
     >>> from streamnb import Schema, State
     >>> state = State(Schema(label="y", numeric=["x"]))
@@ -60,6 +62,7 @@ class Predictor:
         categorical: Mapping[str, tuple[Vocabulary, Table]] | None = None,
         binary: Discrete | None = None,
         counts: Discrete | None = None,
+        text: Mapping[str, tuple[Lexicon, TokenScores]] | None = None,
     ) -> None:
         """Assemble a predictor from its likelihoods; `State.finish` and `load` do this."""
         self.schema = schema
@@ -69,10 +72,10 @@ class Predictor:
         self.families = families
         self.numeric, self.binary, self.counts = numeric, binary, counts
         self.categorical = dict(categorical or {})
-        only_counts = counts is not None and not (schema.numeric or schema.categorical or schema.binary)
-        complement = families.get("counts", {}).get("family") == Complement.__name__
+        self.text = dict(text or {})
+        only_complement = {block["family"] for block in families.values()} == {Complement.__name__}
         self._intake = Intake(schema, schema.features)
-        self._takes_prior = not (only_counts and complement and len(classes) > 1)
+        self._takes_prior = not (only_complement and len(classes) > 1)
 
     @classmethod
     def finish(cls, total: SufficientStatistics, families: Mapping[str, Any], log_prior: Floats) -> Predictor:
@@ -83,13 +86,20 @@ class Predictor:
             columns = getattr(schema, block)
             if columns:
                 likelihoods[block] = families[block].finish(getattr(total, block), columns)
-        families["categorical"].check(schema.categorical)
+        if schema.categorical:
+            families["categorical"].check(schema.categorical)
         likelihoods["categorical"] = {
             name: (total.categories[name], families["categorical"].finish(counts, name))
             for name, counts in total.categorical.items()
         }
+        likelihoods["text"] = {
+            name: families["text"].finish_text(table, total.class_weight) for name, table in total.text.items()
+        }
         used = {
-            block: {"family": type(family).__name__, **_plain(dataclasses.asdict(family))}
+            block: {
+                "family": type(family).__name__,
+                **{k: _plain(v) for k, v in vars(family).items() if block == "text" or k not in TEXT_OPTIONS},
+            }
             for block, family in families.items()
             if getattr(schema, block)
         }
@@ -157,26 +167,36 @@ class Predictor:
                     self._codes(name, column)
                     for name, column in zip(self.schema.categorical, blocks.categorical, strict=True)
                 ]
+                found = [self._placed(name, column) for name, column in zip(self.schema.text, blocks.text, strict=True)]
                 for first in range(0, blocks.n_rows, BLOCK_ROWS):
-                    yield self._score(blocks, codes, first, min(first + BLOCK_ROWS, blocks.n_rows))
+                    yield self._score(blocks, codes, found, first, min(first + BLOCK_ROWS, blocks.n_rows))
             except DataError as error:
                 raise (error if error.row is None else error.at(row=seen + error.row)) from None
             seen += batch.num_rows
 
-    def _score(self, blocks: Blocks, codes: list[Codes], first: int, stop: int) -> Floats:
+    def _score(self, blocks: Blocks, codes: list[Codes], found: list[TokenRows], first: int, stop: int) -> Floats:
         """Joint log probabilities of some rows; they are looked at closely only where a score is not finite."""
         out = np.empty((len(self.classes), stop - first))
+        here = [each.between(first, stop) for each in found]
         # A value too far out for its square is impossible under every class: −inf, and the prior decides.
         with np.errstate(over="ignore", invalid="ignore"):
-            self._add_all(out, blocks, codes, first, stop, careful=False)
+            self._add_all(out, blocks, codes, here, first, stop, careful=False)
             if not np.isfinite(out.sum()):
-                self._add_all(out, blocks, codes, first, stop, careful=True)
+                self._add_all(out, blocks, codes, here, first, stop, careful=True)
                 # What is certain to one block and impossible to another (∞ − ∞) is impossible.
                 np.copyto(out, -np.inf, where=np.isnan(out))
         return out
 
     def _add_all(
-        self, out: Floats, blocks: Blocks, codes: list[Codes], first: int, stop: int, *, careful: bool
+        self,
+        out: Floats,
+        blocks: Blocks,
+        codes: list[Codes],
+        found: list[TokenRows],
+        first: int,
+        stop: int,
+        *,
+        careful: bool,
     ) -> None:
         out[:] = self.class_log_prior[:, None] if self._takes_prior else 0.0
         for block, least in LEAST.items():
@@ -192,6 +212,8 @@ class Predictor:
             likelihood.add_to(out, values, present)
         for (_, table), code in zip(self.categorical.values(), codes, strict=True):
             table.add_to(out, code[first:stop])
+        for (_, scores), tokens in zip(self.text.values(), found, strict=True):
+            scores.add_to(out, tokens)
 
     def _codes(self, name: str, column: CategoryColumn) -> Codes:
         """Codes into the training's categories: −1 missing, −2 never seen in training."""
@@ -204,6 +226,29 @@ class Predictor:
             got = column.values[int(column.codes[row])].as_py()
             raise DataError(f"Expected a category seen in training, got {got!r}", column=name, row=row)
         return codes
+
+    def _placed(self, name: str, column: TextColumn) -> TokenRows:
+        """The tokens of documents that training knows; others are left out, and nothing is learnt of them."""
+        lexicon, scores = self.text[name]
+        text = column.text
+        parts = []
+        try:
+            for first, tokens in column.chunks():
+                code = lexicon.place(tokens.values)[tokens.codes]
+                rows, counts, known = tokens.rows, tokens.counts, code >= 0
+                if not known.all():
+                    rows, code = rows[known], code[known]
+                    counts = None if counts is None else counts[known]
+                found = scores.rows_of(
+                    rows, code, counts, tokens.n_rows, sublinear=text.sublinear, normalize=text.normalize
+                )
+                parts.append((found.rows + np.int32(first), found.tokens, found.values))
+        except DataError as error:
+            raise error.at(column=name) from None
+        if not parts:
+            parts.append((np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0)))
+        rows, code, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return TokenRows(rows, code, values, column.present)
 
     # Files ----------------------------------------------------------------------------------------------------------
 
@@ -256,6 +301,11 @@ class Predictor:
         for i, (vocabulary, table) in enumerate(self.categorical.values()):
             arrays[f"categorical.{i}.values"] = vocabulary.values
             arrays |= {f"categorical.{i}.{name}": array for name, array in table.arrays().items()}
+        for i, (lexicon, scores) in enumerate(self.text.values()):
+            arrays[f"text.{i}.names"] = lexicon.names
+            if lexicon.buckets is not None:
+                arrays[f"text.{i}.buckets"] = lexicon.buckets
+            arrays |= {f"text.{i}.{name}": array for name, array in scores.arrays().items()}
         return header, arrays
 
     @classmethod
@@ -292,6 +342,13 @@ class Predictor:
                     Vocabulary(values),
                     likelihood(Table, f"categorical.{i}.", len(values)),
                 )
+            found["text"] = {}
+            for i, name in enumerate(schema.text):
+                own = {k.removeprefix(f"text.{i}."): v for k, v in arrays.items() if k.startswith(f"text.{i}.")}
+                presence = contents.header["families"]["text"]["family"] == Bernoulli.__name__
+                lexicon = Lexicon.from_arrays(own, schema.text_options[name].buckets)
+                scores = TokenScores.from_arrays(own, n, len(lexicon), presence=presence)
+                found["text"][name] = (lexicon, scores)
             log_prior = arrays["class_log_prior"]
             if log_prior.shape != (n,) or np.isnan(log_prior).any() or Vocabulary.of(classes) != Vocabulary(classes):
                 raise ValueError("classes and priors do not match")

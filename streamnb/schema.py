@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from streamnb.errors import SchemaError, near_misses
+from streamnb.text import Text, content_kind
 from streamnb.vocabulary import is_text, plain_type
 
 __all__ = ["BLOCKS", "Schema"]
 
-BLOCKS = ("numeric", "categorical", "binary", "counts")
+BLOCKS = ("numeric", "categorical", "binary", "counts", "text")
 """The kinds of feature column, in the order in which a state keeps them."""
 
 
@@ -28,6 +29,8 @@ class Schema:
     - `binary`: per class number of ones (bool or 0/1; `binarize` gives a threshold, one or one per column, above
       which any number is 1), for Bernoulli.
     - `counts`: per class sums of non-negative numbers, all columns one block, for Multinomial or Complement.
+    - `text`: tokens of documents, or of lists, per class, for Multinomial, Complement or Bernoulli; a name, or `Text`
+      with options. Afterwards `text` has the names, and `text_options` the options by name.
     - `weight`: the column of row weights, at least 0.
     - `infinite`: "error" refuses ±inf among the features, "missing" treats it as a missing cell.
     - `classes`: labels that exist even if no row has them; others may still appear at any time.
@@ -47,14 +50,19 @@ class Schema:
     categorical: Sequence[str] = ()
     binary: Sequence[str] = ()
     counts: Sequence[str] = ()
+    text: Sequence[Any] = ()
     weight: str | None = None
     binarize: float | Mapping[str, float] | None = None
     infinite: Literal["error", "missing"] = "error"
     classes: Sequence[bool | int | float | str] = ()
+    text_options: Mapping[str, Text] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for kind in (*BLOCKS, "classes"):
             object.__setattr__(self, kind, _listed(getattr(self, kind), kind))
+        texts = [self._text(given) for given in self.text]
+        object.__setattr__(self, "text", tuple(each.column for each in texts))
+        object.__setattr__(self, "text_options", {each.column: each for each in texts})
         if not isinstance(self.label, str):
             raise SchemaError(f"Expected the name of a column for label=, got {self.label!r}")
         if self.weight is not None and not isinstance(self.weight, str):
@@ -70,6 +78,19 @@ class Schema:
         self._check_binarize()
         if self.classes and len({type(value) for value in self.classes}) > 1:
             raise SchemaError(f"Expected classes= of one type, got {list(self.classes)!r}")
+
+    def _text(self, given: Any) -> Text:
+        if isinstance(given, Text):
+            return given
+        if isinstance(given, Mapping):
+            known = [each.name for each in fields(Text)]
+            for key in given:
+                if key not in known:
+                    raise SchemaError(f"Expected the options of a text column, got {key!r}{near_misses(key, known)}")
+            if "column" not in given:
+                raise SchemaError("Expected the name of a text column among its options, got none")
+            return Text(**given)
+        return self.text_options.get(given) or Text(given)
 
     def _check_names_are_distinct(self) -> None:
         role: dict[str, str] = {self.label: "label"}
@@ -93,7 +114,7 @@ class Schema:
     @property
     def features(self) -> tuple[str, ...]:
         """The feature columns, kind by kind."""
-        return (*self.numeric, *self.categorical, *self.binary, *self.counts)
+        return (*self.numeric, *self.categorical, *self.binary, *self.counts, *self.text)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -131,6 +152,9 @@ class Schema:
                 raise SchemaError(f"Expected a scalar type for label column {name!r}, got {dtype}")
             return
         kind = "weight" if name == self.weight else next(k for k in BLOCKS if name in getattr(self, k))
+        if kind == "text":
+            self._check_text(name, dtype)
+            return
         number = is_number(dtype)
         fits = {
             "numeric": number,
@@ -144,6 +168,14 @@ class Schema:
             hint = "; a boolean belongs in binary=" if pa.types.is_boolean(dtype) else ""
             hint = f"; a {dtype} belongs in categorical=" if is_category(dtype) and not hint else hint
             raise SchemaError(f"Expected {wanted.get(kind, 'a number')} for {kind} column {name!r}, got {dtype}{hint}")
+
+    def _check_text(self, name: str, dtype: pa.DataType) -> None:
+        kind = content_kind(dtype)
+        if kind is None:
+            wanted = "a string, a list of strings or integers, or a map of counts"
+            raise SchemaError(f"Expected {wanted} for text column {name!r}, got {dtype}")
+        if kind == "counts" and self.text_options[name].ngrams != (1, 1):
+            raise SchemaError(f"Expected documents or lists for ngrams= of text column {name!r}, got counts: {dtype}")
 
     @classmethod
     def infer(
@@ -173,29 +205,30 @@ class Schema:
                 hint = near_misses(name, arrow_schema.names)
                 raise SchemaError(f"Expected a column {name!r}, got none of that name{hint}")
         placed = {kind: list(_listed(options.pop(kind, ()), kind)) for kind in BLOCKS}
-        taken = {label, weight, *exclude, *(name for names in placed.values() for name in names)}
-        for field in arrow_schema:
-            if field.name in taken:
+        taken = {label, weight, *exclude, *(_name(each) for names in placed.values() for each in names)}
+        for column in arrow_schema:
+            if column.name in taken:
                 continue
-            dtype = plain_type(field.type)
+            dtype = plain_type(column.type)
             if pa.types.is_boolean(dtype):
-                placed["binary"].append(field.name)
-            elif is_number(dtype) and not pa.types.is_dictionary(field.type):
-                placed["numeric"].append(field.name)
-            elif is_text(dtype) or pa.types.is_dictionary(field.type):
-                placed["categorical"].append(field.name)
+                placed["binary"].append(column.name)
+            elif is_number(dtype) and not pa.types.is_dictionary(column.type):
+                placed["numeric"].append(column.name)
+            elif is_text(dtype) or pa.types.is_dictionary(column.type):
+                placed["categorical"].append(column.name)
             else:
                 raise SchemaError(
-                    f"Expected a number, string or boolean, got {dtype} - column {field.name!r}; "
-                    f"leave it out with exclude=[{field.name!r}]"
+                    f"Expected a number, string or boolean, got {dtype} - column {column.name!r}; "
+                    f"leave it out with exclude=[{column.name!r}]"
                 )
         chosen: dict[str, Any] = {**placed, **options}
         return cls(label=label, weight=weight, **chosen)
 
     def to_json(self) -> str:
         """Return the schema as one line of JSON; what has its default is left out."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        return json.dumps({k: v for k, v in given.items() if v not in ((), None)}, ensure_ascii=False)
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "text_options"}
+        given["text"] = [self.text_options[name].plain() for name in self.text]
+        return json.dumps({k: v for k, v in given.items() if v not in ((), [], None)}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | Mapping[str, Any]) -> Schema:
@@ -210,11 +243,18 @@ class Schema:
             raise SchemaError(f"Expected a schema as JSON, got text that is none: {error}") from None
         if not isinstance(given, dict) or "label" not in given:
             raise SchemaError("Expected a JSON object with a label, got none")
-        known = [f.name for f in fields(cls)]
+        known = [f.name for f in fields(cls) if f.name != "text_options"]
         for key in given:
             if key not in known:
                 raise SchemaError(f"Expected the keys of a schema, got {key!r}{near_misses(key, known)}")
         return cls(**given)
+
+
+def _name(given: Any) -> Any:
+    """The column of a text column with options."""
+    if isinstance(given, Text):
+        return given.column
+    return given.get("column") if isinstance(given, Mapping) else given
 
 
 def _listed(given: Any, option: str) -> tuple[Any, ...]:

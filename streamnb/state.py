@@ -16,14 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamnb import statefile
 from streamnb.encode import Intake
 from streamnb.errors import DataError, EmptyStateError, FileFormatError, MergeError
-from streamnb.families import Bernoulli, Categorical, ClassPrior, Complement, Gaussian, Multinomial, class_log_prior
+from streamnb.families import (
+    Bernoulli,
+    Categorical,
+    ClassPrior,
+    Complement,
+    Gaussian,
+    Multinomial,
+    class_log_prior,
+    families_of,
+)
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
@@ -190,6 +198,7 @@ class State:
         categorical: Categorical | None = None,
         binary: Bernoulli | None = None,
         counts: Multinomial | Complement | None = None,
+        text: Multinomial | Complement | Bernoulli | None = None,
         class_prior: ClassPrior = "empirical",
         prior_alpha: float = 0.0,
     ) -> Predictor:
@@ -207,22 +216,8 @@ class State:
         >>> state.finish(numeric=Gaussian(var_smoothing=0.0)).predict(pa.table({"x": [2.5, 11.0]})).to_pylist()
         ['a', 'b']
         """
-        families = {
-            "numeric": numeric if numeric is not None else Gaussian(),
-            "categorical": categorical if categorical is not None else Categorical(),
-            "binary": binary if binary is not None else Bernoulli(),
-            "counts": counts if counts is not None else Multinomial(),
-        }
-        wanted = {
-            "numeric": Gaussian,
-            "categorical": Categorical,
-            "binary": Bernoulli,
-            "counts": (Multinomial, Complement),
-        }
-        for block, family in families.items():
-            if not isinstance(family, wanted[block]):  # type: ignore[arg-type]
-                names = " or ".join(kind.__name__ for kind in np.atleast_1d(np.asarray(wanted[block], object)))
-                raise TypeError(f"Expected {names} for {block}=, got {type(family).__name__}")
+        given = {"numeric": numeric, "categorical": categorical, "binary": binary, "counts": counts, "text": text}
+        families = families_of(given)
         total = self._with_declared_classes()
         log_prior = class_log_prior(total.class_weight, class_prior, total.classes.values, prior_alpha)
         return Predictor.finish(total, families, log_prior)

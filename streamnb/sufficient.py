@@ -21,6 +21,7 @@ from streamnb.kernels import Groups
 from streamnb.moments import Moments
 from streamnb.protocols import Floats
 from streamnb.schema import BLOCKS, Schema
+from streamnb.tokentable import TokenTable
 from streamnb.vocabulary import Index, Vocabulary
 
 __all__ = ["SufficientStatistics"]
@@ -35,6 +36,7 @@ class SufficientStatistics:
     - `classes`: the labels seen, sorted; `rows` (n_classes,) int64 and `class_weight` (n_classes,) float64.
     - `numeric` (Moments), `binary` and `counts` (FeatureSums): columns in the order of the schema.
     - `categories` and `categorical`: by column, the values seen and the counts of each.
+    - `text`: by column, the tokens seen and the counts of each.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -49,6 +51,7 @@ class SufficientStatistics:
         self.counts = FeatureSums(0, len(schema.counts), weighted)
         self.categories = {name: Vocabulary() for name in schema.categorical}
         self.categorical = {name: CategoryCounts(0, 0, weighted) for name in schema.categorical}
+        self.text = {name: TokenTable(schema.text_options[name], 0, weighted) for name in schema.text}
         self._looked_up: dict[str, tuple[Vocabulary, pa.Array, Index]] = {}
 
     @property
@@ -101,7 +104,7 @@ class SufficientStatistics:
         classes, old, new = self._union_of_classes(other.classes)
         unions = {name: self.categories[name].union(other.categories[name], widen=True) for name in self.categories}
         parts = {block: other._ordered(block, getattr(self.schema, block)) for block in DENSE}
-        self._merge_dense(parts, classes, old, new)
+        self._merge_dense(parts | {"text": other.text}, classes, old, new)
         self.rows[new] += other.rows
         if self.sum_of_weights is not None:
             self.sum_of_weights[new] += other.class_weight
@@ -131,6 +134,10 @@ class SufficientStatistics:
             ours, yours = getattr(mine, option), getattr(theirs, option)
             if ours != yours:
                 raise MergeError(f"Expected states with {option}={ours!r}, got {option}={yours!r}")
+        for name, options in mine.text_options.items():
+            for option, ours in vars(options).items():
+                if (yours := getattr(theirs.text_options[name], option)) != ours:
+                    raise MergeError(f"Expected {option}={ours!r} for text column {name!r}, got {option}={yours!r}")
         self._union_of_classes(other.classes)
         for name, vocabulary in self.categories.items():
             try:
@@ -158,6 +165,8 @@ class SufficientStatistics:
                 found[name] = self.rows - present[:, j]
         for name, counts in self.categorical.items():
             found[name] = self.rows - counts.present
+        for name, table in self.text.items():
+            found[name] = self.rows - table.present
         return {name: found[name] for name in self.schema.features}
 
     def arrays(self) -> dict[str, NDArray[Any] | pa.Array]:
@@ -171,6 +180,8 @@ class SufficientStatistics:
         for i, name in enumerate(self.schema.categorical):
             held[f"categorical.{i}.values"] = self.categories[name].values
             held |= {f"categorical.{i}.{k}": array for k, array in self.categorical[name].arrays().items()}
+        for i, table in enumerate(self.text.values()):
+            held |= {f"text.{i}.{k}": array for k, array in table.arrays().items()}
         return held
 
     @classmethod
@@ -198,6 +209,10 @@ class SufficientStatistics:
                 new.categories[name] = _checked_vocabulary(arrays[f"{prefix}values"])
                 own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
                 new.categorical[name] = CategoryCounts.from_arrays(own)
+            for i, name in enumerate(schema.text):
+                prefix = f"text.{i}."
+                own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+                new.text[name] = TokenTable.from_arrays(schema.text_options[name], own, len(new.classes), weighted)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise FileFormatError(f"Expected the arrays of a state, got one wrong or missing: {error}") from None
         new.rows_without_label = rows_without_label
@@ -220,6 +235,9 @@ class SufficientStatistics:
         for name, counts in self.categorical.items():
             for array in counts.arrays().values():
                 self._require(f"categorical column {name!r}", array, (n, len(self.categories[name])))
+        for name, table in self.text.items():
+            if (table.present > self.rows).any() or (table.empty > table.present).any():
+                raise FileFormatError(f"Expected documents of at most the rows, got more - text column {name!r}")
 
     @staticmethod
     def _require(
@@ -233,7 +251,7 @@ class SufficientStatistics:
             raise FileFormatError(f"Expected {what} of at least 0, got {array.min()}")
 
     def _measure(self, groups: Groups, training: Training, pivot: Floats) -> dict[str, Any]:
-        """The dense statistics of one batch alone."""
+        """The statistics of one batch alone, but those of categories."""
         parts: dict[str, Any] = {}
         for block in DENSE:
             columns, infinite = getattr(training.blocks, block), self.schema.infinite
@@ -244,6 +262,12 @@ class SufficientStatistics:
                     parts[block] = FeatureSums.of(groups, columns, infinite=infinite)
             except DataError as error:
                 raise self._named(error, training.kept, block) from None
+        parts["text"] = {}
+        for name, text in zip(self.schema.text, training.blocks.text, strict=True):
+            try:
+                parts["text"][name] = TokenTable.of(groups, text)
+            except DataError as error:
+                raise self._named(error, training.kept, "text").at(column=name) from None
         return parts
 
     def _pivot(self, labels: Vocabulary) -> Floats:
@@ -316,11 +340,12 @@ class SufficientStatistics:
         return DENSE[block].from_arrays({key: array[:, order] for key, array in statistic.arrays().items()})
 
     def _merge_dense(self, parts: Mapping[str, Any], classes: Vocabulary, old: Index, new: Index) -> None:
-        """Grow to the union of classes and add the dense parts: all of them or, on an overflow, none."""
+        """Grow to the union of classes and add the parts: all of them or, on an overflow, none."""
         n = len(classes)
         grows = n != len(self.classes)
-        before = {block: copy.copy(getattr(self, block)) for block in DENSE}
-        block = ""
+        before: dict[str, Any] = {block: copy.copy(getattr(self, block)) for block in DENSE}
+        before["text"] = {name: copy.copy(table) for name, table in self.text.items()}
+        block = name = ""
         try:
             for block in DENSE:
                 statistic = getattr(self, block)
@@ -328,9 +353,17 @@ class SufficientStatistics:
                     statistic.grow(old, n)
                 if block in parts:
                     statistic.merge(parts[block], new)
+            block = "text"
+            for name, table in self.text.items():
+                if grows:
+                    table.grow(old, n)
+                if name in parts.get(block, ()):
+                    table.merge(parts[block][name], new)
         except DataError as error:
-            for name, statistic in before.items():
-                setattr(self, name, statistic)
+            for kind, statistic in before.items():
+                setattr(self, kind, statistic)
+            if block == "text":
+                raise error.at(column=name) from None
             raise self._named(error, None, block) from None
         self.classes = classes
         if grows:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamnb.sufficient import SufficientStatistics
+from streamnb.tokentable import TokenTable
 
 __all__ = ["tidy_table"]
 
@@ -87,4 +88,23 @@ def tidy_table(statistics: SufficientStatistics) -> pa.Table:
                     total=s.total,
                 )
             )
+    tables += [_tokens(name, text, classes, schema) for name, text in statistics.text.items()]
     return pa.concat_tables(tables)
+
+
+def _tokens(column: str, text: TokenTable, classes: pa.Array, schema: pa.Schema) -> pa.Table:
+    """One row for each class and token that occur together; `count` are documents, where they are counted."""
+    counts, names = text.counts, text.names.cast(pa.string())
+    held = {
+        "block": pa.repeat(pa.scalar("text"), len(counts)),
+        "feature": pa.repeat(pa.scalar(column), len(counts)),
+        "category": names.take(pa.array(counts.tokens)),
+        "class": classes.take(pa.array(counts.classes)),
+        "total": pa.array(counts.total),
+    }
+    if counts.documents is not None:
+        held["weight"] = pa.array(counts.documents)
+        if counts.documents.dtype.kind == "i":
+            held["count"] = held["weight"]
+    arrays = [held[f.name].cast(f.type) if f.name in held else pa.nulls(len(counts), f.type) for f in schema]
+    return pa.table(arrays, schema=schema)

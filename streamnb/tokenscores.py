@@ -47,8 +47,8 @@ class TokenScores:
 
     `by_class` and `scale` have shape (n_classes,), `by_token` (n_tokens,). `delta` (n_entries,) is there for the pairs
     that training met, whose tokens ascend and, for one token, whose classes do; for all others it is 0. `bias`
-    (n_classes,) is what a document that is not null adds by itself. `factor` (n_tokens,) multiplies a token's count (the
-    inverse document frequency). With `presence`, a token counts once for each document.
+    (n_classes,) is what a document that is not null adds by itself. `factor` (n_tokens,) multiplies a token's count:
+    the inverse document frequency. With `presence`, a token counts once for each document.
     """
 
     def __init__(
@@ -78,17 +78,18 @@ class TokenScores:
     def units(self, tokens: NDArray[np.integer[Any]]) -> Floats:
         """Return what one unit of some tokens adds for each class: float64 (n_classes, n_given)."""
         entry, place = self._entries(tokens)
-        scores = self.by_class[:, None] + self.by_token[tokens]
+        scores: Floats = self.by_class[:, None] + self.by_token[tokens]
         scores[self.classes[entry], place] += self.delta[entry]
         scores *= self.scale[:, None]
         return scores
 
     def of_class(self, c: int) -> Floats:
         """Return what one unit of each token adds for one class: float64 (n_tokens,)."""
-        scores = self.by_class[c] + self.by_token
+        scores: Floats = self.by_class[c] + self.by_token
         here = self.classes == c
         scores[self.tokens[here]] += self.delta[here]
-        return scores * self.scale[c]
+        scores *= self.scale[c]
+        return scores
 
     def rows_of(
         self,
@@ -147,9 +148,9 @@ class TokenScores:
         for low, high in zip([0, *cuts], [*cuts, len(number)], strict=True):
             entry, place = self._entries(found.tokens[low:high])
             place += low
-            c = self.classes[entry]
-            value = self.delta[entry] * self.scale[c] * found.values[place]
-            np.add.at(flat, c.astype(np.int64) * n + found.rows[place], value)
+            classes = self.classes[entry]
+            value = self.delta[entry] * self.scale[classes] * found.values[place]
+            np.add.at(flat, classes.astype(np.int64) * n + found.rows[place], value)
 
     def _entries(self, tokens: NDArray[np.integer[Any]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the entries of some tokens, one token after another, and which of the given tokens each is of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -27,6 +28,10 @@ LEAST_PENDING = 1 << 18
 """Entries that wait at least before they are added up; beyond it, as many as have been added up already."""
 
 
+LARGEST = 2.0**63
+"""Sums of whole numbers up to this fit in an int64."""
+
+
 def buckets_of(values: pa.Array, n_buckets: int) -> NDArray[np.int64]:
     """Return the bucket of each token (large_string without nulls): its hash modulo the number of buckets."""
     return (_hashes(values) % np.uint64(n_buckets)).astype(np.int64)
@@ -41,7 +46,7 @@ def _hashes(values: pa.Array) -> NDArray[np.uint64]:
 class Lexicon:
     """The tokens that a model knows, frozen: `names` (n_tokens,) and, if counted by hash, their `buckets`.
 
-    Without buckets, names are distinct and sorted; with them, buckets (int32) are, and a name is the smallest token
+    Without buckets, names are distinct and sorted; with them, buckets (int64) are, and a name is the smallest token
     that training met in its bucket (its first 64 characters).
 
     >>> lexicon = Lexicon(pa.array(["rain", "sun"], pa.large_string()))
@@ -49,7 +54,7 @@ class Lexicon:
     [1, -1]
     """
 
-    def __init__(self, names: pa.Array, buckets: NDArray[np.int32] | None = None, n_buckets: int | None = None) -> None:
+    def __init__(self, names: pa.Array, buckets: NDArray[np.int64] | None = None, n_buckets: int | None = None) -> None:
         self.names, self.buckets, self.n_buckets = names, buckets, n_buckets
         keys = _hashes(names) if buckets is None else buckets
         self._order = np.argsort(keys)
@@ -59,6 +64,25 @@ class Lexicon:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], n_buckets: int | None) -> Lexicon:
+        """Return the lexicon with these `names` and `buckets`.
+
+        Raises:
+            KeyError, ValueError: an array is absent, or contradicts the other.
+        """
+        names, buckets = arrays["names"], None
+        if names.type != pa.large_string():
+            raise ValueError(f"tokens are of type {names.type}")
+        if n_buckets is None:
+            if not names.equals(_ordered(names)[0]):
+                raise ValueError("tokens are not distinct and sorted")
+        else:
+            buckets = arrays["buckets"]
+            if not _are_buckets(buckets, len(names), n_buckets):
+                raise ValueError("buckets are not distinct and sorted")
+        return cls(names, buckets, n_buckets)
 
     def place(self, values: pa.Array) -> NDArray[np.int32]:
         """Return which token each value (large_string) is, −1 where it is none: int32 (n_values,)."""
@@ -104,6 +128,7 @@ class TokenTable:
         self._weight: Floats | None = np.zeros(n_classes) if weighted else None
         self._pieces: tuple[Piece, ...] = ()
         self._folded = True
+        self._sum_of_totals = 0.0
 
     @classmethod
     def of(cls, groups: Groups, column: TextColumn) -> Self:
@@ -117,8 +142,8 @@ class TokenTable:
         there = np.ones(len(groups), np.bool_) if column.present is None else column.present
         table.present = np.bincount(groups.codes[there], minlength=groups.n_classes)
         if groups.weight is not None:
-            weight = np.bincount(groups.codes[there], groups.weight[there], groups.n_classes)
-            table._weight = weight.astype(np.float64)
+            held = np.bincount(groups.codes[there], groups.weight[there], groups.n_classes)
+            table._weight = held.astype(np.float64)
         empty = there.copy()
         pieces = []
         for first, tokens in column.chunks():
@@ -197,8 +222,7 @@ class TokenTable:
     def lexicon(self) -> Lexicon:
         """Return the tokens as a model knows them."""
         whole = self._whole()
-        buckets = None if whole.buckets is None else whole.buckets.astype(np.int32)
-        return Lexicon(whole.names, buckets, self.text.buckets)
+        return Lexicon(whole.names, whole.buckets, self.text.buckets)
 
     def arrays(self) -> dict[str, NDArray[Any] | pa.Array]:
         """Return what a state file holds, by name."""
@@ -226,8 +250,7 @@ class TokenTable:
         if buckets is None:
             sound = names.equals(_ordered(names)[0])
         else:
-            sound = buckets.dtype == np.int64 and buckets.shape == (len(names),) and (np.diff(buckets) > 0).all()
-            sound = sound and (not len(buckets) or (buckets[0] >= 0 and buckets[-1] < (text.buckets or 0)))
+            sound = _are_buckets(buckets, len(names), text.buckets or 0)
         if not sound:
             raise FileFormatError(f"Expected tokens once and in order, got others - text column {text.column!r}")
         table.present, table.empty = arrays["present"], arrays["empty"]
@@ -236,7 +259,8 @@ class TokenTable:
             kind = "float64" if name == "weight" else "int64"
             if array.shape != (n_classes,) or array.dtype != kind or not (array >= 0).all():
                 raise FileFormatError(f"Expected {name} of at least 0 for each class, got others")
-        table._pieces = (Piece(names, counts, buckets),) if len(names) else ()
+        table._hold(Piece(names, counts, buckets))
+        table._folded = True
         return table
 
     def _hold(self, *pieces: Piece) -> None:
@@ -244,7 +268,12 @@ class TokenTable:
         added = [piece for piece in pieces if len(piece.counts)]
         if not added:
             return
+        load = self._sum_of_totals + sum(float(piece.counts.total.sum(dtype=np.float64)) for piece in added)
         held = (*self._pieces, *added)
+        whole = any(piece.counts.total.dtype.kind != "f" for piece in held)
+        if not math.isfinite(load) or (whole and load >= LARGEST):
+            raise DataError("Expected counts of tokens whose sum fits in 64 bits, got an overflow")
+        self._sum_of_totals = load
         waiting = sum(len(piece.counts) for piece in held[1:])
         if waiting > max(len(held[0].counts), LEAST_PENDING):
             held = (_sum(held, self.n_classes, self.text),)
@@ -261,6 +290,13 @@ class TokenTable:
                 self._pieces, self._folded = (whole,), True
             return whole
         return self._pieces[0]
+
+
+def _are_buckets(buckets: Any, length: int, n_buckets: int) -> bool:
+    """Whether the array holds different buckets in order."""
+    if not isinstance(buckets, np.ndarray) or buckets.dtype != np.int64 or buckets.shape != (length,):
+        return False
+    return not length or bool((np.diff(buckets) > 0).all() and buckets[0] >= 0 and buckets[-1] < n_buckets)
 
 
 def _measured(groups: Groups, tokens: Tokens, text: Text) -> Piece:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from streamnb.explain import difference, log_density, place_of
 from streamnb.likelihoods import Gaussians
 from streamnb.protocols import Floats
+from streamnb.tokenscores import TokenScores
 
 if TYPE_CHECKING:
     from streamnb.predictor import Predictor
@@ -118,6 +120,14 @@ def _contests(model: Predictor) -> Iterator[Contest]:
             yield Contest("binary", names, value, n, score.__getitem__)
     if model.counts is not None:
         yield Contest("counts", pa.array(model.schema.counts, pa.string()), "1", n, model.counts.score.__getitem__)
+    for name, (lexicon, scores) in model.text.items():
+        yield Contest("text", name, lexicon.names, n, partial(_of_tokens, scores))
+
+
+def _of_tokens(scores: TokenScores, c: int) -> Floats:
+    """What one occurrence of each token adds for a class."""
+    each = scores.of_class(c)
+    return each if scores.factor is None else each * scores.factor
 
 
 def _means(model: Predictor, likelihood: Gaussians, c: int, n: int) -> pa.Table:

@@ -418,7 +418,7 @@ def test_explain_for_a_person(data: Path, files: Path) -> None:
     shown = run(*given, "--rows", "2", "--label", "rose", "--against", "tulip", "--top", "2").stdout
     first, second = re.findall(r"^row .*\n\n(?:.+\n)+", shown, re.MULTILINE)
     assert re.match(r"row 0: \w+, probability 0\.\d{4}, label \w+; rose against tulip, log odds [+-]", first)
-    assert [line.split("  ")[0] for line in second.splitlines()[2:]][0] == "feature"
+    assert second.splitlines()[2].split() == ["feature", "value", "log", "odds"]
     assert "(3 others)" in first
     assert re.search(r"^\(prior\) +[+-]0\.\d{3}$", second, re.MULTILINE)
     odds = [float(line.split()[-1]) for line in second.splitlines()[3:]]
@@ -478,7 +478,7 @@ def test_show_says_what_speaks_for_a_class(files: Path) -> None:
         assert each["features"] == model.top_features(each["class"], 2).to_pylist()
     shown = run("show", files / "model.snb", "--top", "3").stdout
     assert "what speaks most for a class" in shown
-    assert re.search(r"^rose +x +0\.\d+, below +tulip +\d\.\d{3}$", shown, re.MULTILINE)
+    assert re.search(r"^rose +x +-?0\.\d+, below +tulip +\d\.\d{3}$", shown, re.MULTILINE)
     assert "what speaks most" not in run("show", files / "model.snb", "--top", "0").stdout
 
 

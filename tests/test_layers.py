@@ -19,7 +19,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     "ground": (("errors", "protocols", "progress"), (), {"numpy"}),
     # Arithmetic: no Arrow, no files, no columns by name.
     "numbers": (
-        ("kernels", "kernels_jit", "moments", "counts", "likelihoods", "scorehistogram"),
+        ("kernels", "kernels_jit", "moments", "counts", "tokens", "tokenscores", "likelihoods", "scorehistogram"),
         ("ground",),
         {"numpy", "numba"},
     ),
@@ -46,7 +46,11 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     # Named arrays to bytes and back: whatever the arrays mean.
     "files": (("atomic", "arraybytes", "statefile"), ("ground",), {"numpy", "pyarrow"}),
     # What columns and values mean: where Arrow becomes numbers, and numbers become probabilities.
-    "meaning": (("vocabulary", "schema", "encode", "families"), ("ground", "numbers"), {"numpy", "pyarrow"}),
+    "meaning": (
+        ("vocabulary", "text", "textcolumn", "tokentable", "schema", "encode", "tokenfamilies", "families"),
+        ("ground", "numbers"),
+        {"numpy", "pyarrow"},
+    ),
     "model": (
         ("sufficient", "tidy", "predictor", "explain", "topfeatures", "state"),
         ("ground", "numbers", "files", "meaning"),
@@ -77,7 +81,21 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     ),
     # What people touch.
     "faces": (
-        ("", "__main__", "cli", "clierrors", "clifiles", "options", "show", "showtext", "explaintext", "demo"),
+        (
+            "",
+            "__main__",
+            "cli",
+            "cliapp",
+            "clierrors",
+            "clifiles",
+            "clitext",
+            "clitrain",
+            "options",
+            "show",
+            "showtext",
+            "explaintext",
+            "demo",
+        ),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
         {"numpy", "pyarrow", "polars", "typer", "rich"},
     ),
@@ -85,7 +103,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
 ROOM_OF: dict[str, str] = {module: room for room, (modules, _, _) in ROOMS.items() for module in modules}
 LIBRARIES = {"numpy", "pyarrow", "polars", "numba", "typer", "rich", "pandas", "duckdb", "sklearn", "scipy"}
 # Beside what the room may know: a bar on the terminal is drawn from where progress is counted.
-ALSO = {"progress": {"rich"}}
+ALSO = {"progress": {"rich"}, "text": {"polars"}}
 
 MODULES = {
     ".".join(path.relative_to(HOUSE).with_suffix("").parts).removesuffix("__init__").rstrip("."): path

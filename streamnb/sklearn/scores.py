@@ -20,9 +20,16 @@ BLOCK_CELLS = 1 << 16
 
 BLOCK_ROWS = 1024
 
+SPARSE_SCORES = 1 << 22
+"""Scores of sparse rows worked out at a time: 32 MiB."""
+
 
 class Scores(Protocol):
     """log p(row | class) of rows of an array."""
+
+    @property
+    def n_classes(self) -> int:
+        """How many scores a row has."""
 
     def of(self, x: Any) -> Floats:
         """Return the scores of some rows, (n_classes, n_rows)."""
@@ -33,10 +40,11 @@ class GaussianScores:
 
     def __init__(self, likelihood: Gaussians) -> None:
         self.likelihood = likelihood
+        self.n_classes = len(likelihood.mean)
 
     def of(self, x: NDArray[Any]) -> Floats:
         """Return the scores of dense rows; a row too far out for its square is impossible, −inf."""
-        out = np.zeros((len(self.likelihood.mean), len(x)))
+        out = np.zeros((self.n_classes, len(x)))
         with np.errstate(over="ignore", invalid="ignore"):
             self.likelihood.add_to(out, x.T.astype(np.float64, copy=False), None)
             if not np.isfinite(out.sum()):
@@ -49,13 +57,14 @@ class DiscreteScores:
 
     def __init__(self, likelihood: Discrete) -> None:
         self.likelihood = likelihood
+        self.n_classes = len(likelihood.score)
         self._sparse: tuple[Floats, Floats, list[tuple[float, Floats, Floats]]] | None = None
 
     def of(self, x: Any) -> Floats:
         """Return the scores of rows."""
         if sp.issparse(x):
             return self._of_sparse(x)
-        out = np.zeros((len(self.likelihood.score), len(x)))
+        out = np.zeros((self.n_classes, len(x)))
         self.likelihood.add_to(out, x.T.astype(np.float64, copy=False), None)
         return out
 
@@ -98,6 +107,7 @@ class CategoryScores:
 
     def __init__(self, tables: Sequence[Table], columns: Sequence[Any]) -> None:
         self.columns = columns
+        self.n_classes = len(tables[0].score)
         self.refuses = any(table.unseen is None for table in tables)
         # After the categories of a feature stands what a value adds that training never saw.
         unseen = [np.zeros(len(table.score)) if table.unseen is None else table.unseen for table in tables]
@@ -129,7 +139,9 @@ class CategoryScores:
 def joint(scores: Scores, x: Any, log_prior: Floats | None) -> Iterator[tuple[slice, Floats]]:
     """Yield log p(row, class) block by block: which rows, and their scores (n_classes, n_rows)."""
     n_rows, n_features = x.shape
-    step = BLOCK_ROWS * 8 if sp.issparse(x) else min(BLOCK_ROWS, max(16, BLOCK_CELLS // n_features))
+    step = min(BLOCK_ROWS, max(16, BLOCK_CELLS // n_features))
+    if sp.issparse(x):  # cutting copies, and no block of these stays in a cache anyway
+        step = max(BLOCK_ROWS, SPARSE_SCORES // scores.n_classes)
     for first in range(0, n_rows, step):
         here = slice(first, min(first + step, n_rows))
         try:
