@@ -7,6 +7,7 @@ A state ranks its columns by how much they tell of the class, in bits, from the 
   the mutual information of a normal signal in normal noise; classes that differ only in spread do not show in it.
 - counts: this column's part of the mutual information of class and token, Σ_c p(c, t) · log₂(p(c, t) / (p(c) · p(t))),
   where a token is one unit counted in any column of the block: bits per token, which add up over the columns.
+- text: the same over the tokens of the column: bits per token.
 
 Probabilities are shares of the weight of the cells that are present, so a table with few rows for each class and
 value seems to tell more than it does.
@@ -30,6 +31,7 @@ from streamnb.protocols import Floats
 from streamnb.schema import Schema
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
+from streamnb.tokens import TokenCounts
 from streamnb.topfeatures import top_features_of_each
 
 __all__ = ["describe", "telling"]
@@ -84,6 +86,8 @@ def telling(statistics: SufficientStatistics) -> list[tuple[str, str, float]]:
         )
     if schema.counts:
         add("counts", schema.counts, _shared(statistics.counts.total).sum(axis=0))
+    for name, table in statistics.text.items():
+        add("text", [name], [_token_bits(table.counts)])
     return sorted(found, key=lambda each: -each[2])
 
 
@@ -111,6 +115,18 @@ def _shared(table: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         # A quotient of quotients, because the product of two small shares may be 0.
         return np.where(p > 0, p * np.log2(p / of_class / of_value), 0.0)
+
+
+def _token_bits(counts: TokenCounts) -> float:
+    """The mutual information of class and token, from the pairs that were met."""
+    total = counts.total.astype(np.float64)
+    whole = total.sum()
+    if not whole > 0:
+        return 0.0
+    of_class = np.bincount(counts.classes, total, counts.n_classes)
+    here = total > 0
+    expected = of_class[counts.classes[here]] / whole * (counts.per_token(total)[counts.tokens[here]] / whole)
+    return float((total[here] / whole * np.log2(total[here] / whole / expected)).sum())
 
 
 # A state ------------------------------------------------------------------------------------------------------------
@@ -164,7 +180,24 @@ def _columns(total: SufficientStatistics, top: int) -> list[dict[str, Any]]:
         add("binary", name, shares_of_ones=ones[:, j])
     for j, name in enumerate(schema.counts):
         add("counts", name, totals=total.counts.total[:, j])
+    for name, table in total.text.items():
+        add("text", name, empty=int(table.empty.sum()), **_tokens(table.names, table.counts, top))
     return found
+
+
+def _tokens(names: pa.Array, counts: TokenCounts, top: int) -> dict[str, Any]:
+    """How many tokens there are, how often any was counted in each class, and the most frequent."""
+    of_token = counts.per_token(counts.total)
+    order = np.argsort(-of_token, kind="stable")[: max(top, 0)]
+    share = _ratio(of_token[order], of_token.sum())
+    return {
+        "tokens": len(names),
+        "totals": np.bincount(counts.classes, counts.total, counts.n_classes),
+        "top": [
+            {"token": name, "count": of_token[j], "share": share[i]}
+            for i, (name, j) in enumerate(zip(names.take(pa.array(order)).to_pylist(), order, strict=True))
+        ],
+    }
 
 
 def _categories(counts: NDArray[Any], values: pa.Array, top: int) -> dict[str, Any]:
@@ -242,6 +275,7 @@ def _parameters(model: Predictor, schema: Schema, prior: Floats, top: int) -> li
         key = "weights" if complement else "probabilities"
         values = model.counts.score if complement else np.exp(model.counts.score)
         found += [{"name": name, "kind": "counts", key: values[:, j]} for j, name in enumerate(schema.counts)]
+    found += [{"name": name, "kind": "text", "tokens": len(lexicon)} for name, (lexicon, _) in model.text.items()]
     return found
 
 

@@ -84,7 +84,7 @@ def _report(description: Mapping[str, Any]) -> Iterator[str | Table]:
             ["feature", "kind", "bits"],
             rows[:MOST_LINES],
             max(len(rows) - MOST_LINES, 0),
-            "the most telling features: information about the class, in bits (of counts: per token)",
+            "the most telling features: information about the class, in bits (of counts and text: per token)",
         )
     if description.get("top_features"):
         yield _speaking(description["top_features"])
@@ -144,7 +144,9 @@ def _of_kind(
         missing = [_missing(column)] if aside else []
         rows.append([name_of(column["name"]), *missing, *cell(column, across)])
     title = f"{kind}: {headings}"
-    if kind != "categorical":
+    if kind == "text":
+        header = [kind, *aside, "tokens", *(["most frequent"] if "top" in columns[0] else [])]
+    elif kind != "categorical":
         names = [name_of(classes[i]["class"]) for i in across]
         if len(across) < len(classes):
             title += f", of the {len(across)} largest classes (... and {len(classes) - len(across):,} more)"
@@ -175,6 +177,15 @@ def _cells(column: Mapping[str, Any]) -> tuple[str, Cell]:
             return [f"{column['categories']:,}", ", ".join(best) + (f" ... and {left:,} more" if left > 0 else "")]
 
         return "the most frequent categories", frequent
+    if kind == "text":
+
+        def tokens(column: Mapping[str, Any], across: Sequence[int]) -> list[str]:
+            many_of_them = [f"{column['tokens']:,}"]
+            if "top" in column:
+                many_of_them.append(", ".join(name_of(each["token"]) for each in column["top"][:5]))
+            return many_of_them
+
+        return "distinct tokens" + (", and the most frequent" if "top" in column else ""), tokens
     key = next(key for key in PER_CLASS if key in column)
     words, show = PER_CLASS[key]
     return words, lambda column, across: [show(column[key][i]) for i in across]

@@ -23,7 +23,7 @@ from streamnb.errors import DataError, SchemaError
 from streamnb.protocols import Codes
 from streamnb.vocabulary import is_text
 
-__all__ = ["Text", "Tokens", "content_kind", "ngrams", "offsets_of", "split"]
+__all__ = ["Text", "Tokens", "bytes_of", "content_kind", "ngrams", "offsets_of", "split"]
 
 MOST_WORDS = 8
 """The longest run of tokens that may be one n-gram."""
@@ -199,6 +199,12 @@ def split(array: pa.Array, text: Text) -> Tokens:
     if chars:
         return Tokens(len(array), distinct, rows, codes)
     return _refined(len(array), distinct, rows, codes, text)
+
+
+def bytes_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where each string begins, (n + 1,), and the bytes that these places are in."""
+    data = array.buffers()[2] if len(array) else None
+    return offsets_of(array).astype(np.int64), np.frombuffer(data or b"", np.uint8)
 
 
 def _data(array: pa.Array) -> bytes:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streamnb.errors import DataError, FileFormatError
 from streamnb.kernels import Groups
 from streamnb.protocols import Floats
-from streamnb.text import Text, Tokens, offsets_of
+from streamnb.text import Text, Tokens, bytes_of
 from streamnb.textcolumn import TextColumn
 from streamnb.tokens import TokenCounts, hash_tokens
 
@@ -38,9 +38,7 @@ def buckets_of(values: pa.Array, n_buckets: int) -> NDArray[np.int64]:
 
 
 def _hashes(values: pa.Array) -> NDArray[np.uint64]:
-    offsets = offsets_of(values).astype(np.int64)
-    data = values.buffers()[2] if len(values) else None
-    return hash_tokens(offsets, np.frombuffer(data or b"", np.uint8))
+    return hash_tokens(*bytes_of(values))
 
 
 class Lexicon:
@@ -359,7 +357,8 @@ def _sum(pieces: Sequence[Piece], n_classes: int, text: Text) -> Piece:
     parts = [(piece.counts, index) for piece, index in zip(pieces, np.split(place, ends), strict=True)]
     counts = TokenCounts.joined(parts, len(names))
     # Stop words, and what no row of this state has, leave names without a count.
-    if len(counts) and len(used := np.unique(counts.tokens)) < len(names):
+    used = counts.tokens[np.flatnonzero(np.diff(counts.tokens, prepend=-1))]
+    if len(used) < len(names):
         counts, names = counts.only(used), names.take(pa.array(used))
         buckets = None if buckets is None else buckets[used]
     return Piece(names, counts, buckets)

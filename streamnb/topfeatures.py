@@ -167,7 +167,9 @@ def _best(
     order = order[np.argsort(-log_odds[order], kind="stable")[:n]]
 
     def named(names: pa.Array | str) -> pa.Array:
-        return pa.repeat(pa.scalar(names), len(order)) if isinstance(names, str) else names.take(pa.array(order))
+        if isinstance(names, str):
+            return pa.repeat(pa.scalar(names), len(order))
+        return names.take(pa.array(order)).cast(pa.string())
 
     return pa.table(
         {

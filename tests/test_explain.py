@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from strategies import SCHEMA, batches, states
 
 import streamnb as snb
-from streamnb.explain import explain
+from streamnb.explain import EMPTY_DOCUMENT, explain
 from streamnb.topfeatures import top_features
 
 MIXED = snb.Schema(label="y", numeric=["x"], categorical=["site"], binary=["scent"], counts=["bee", "fly"])
@@ -62,7 +62,7 @@ def assert_adds_up(model: snb.Predictor, data: Any, label: Any = None, against: 
 FAMILIES: dict[str, dict[str, Any]] = {
     "defaults": {},
     "complement": {"counts": snb.Complement(), "class_prior": "uniform"},
-    "complement, norm": {"counts": snb.Complement(0.1, norm=True), "numeric": snb.Gaussian(0.01)},
+    "complement, norm": {"counts": snb.Complement(0.1, norm=True), "numeric": snb.Gaussian(epsilon=1e-3)},
     "smooth": {"categorical": snb.Categorical(0.5, unseen="smooth"), "binary": snb.Bernoulli(0.01)},
 }
 
@@ -72,7 +72,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 def test_contributions_add_up(families: dict[str, Any], state: snb.State, batch: pa.RecordBatch, data: Any) -> None:
     """For every family, in every mixture and with missing cells, they sum to the difference of the joint scores."""
     assume(len(state.classes) > 1)
-    model = state.finish(**families)
+    model = state.finish(**{"numeric": snb.Gaussian(epsilon=0.5), **families})
     found = assert_adds_up(model, batch)
     assert found.num_rows == batch.num_rows * (1 + len(SCHEMA.features))
     for which in (0, -1):
@@ -183,10 +183,10 @@ def test_a_row_is_a_mapping() -> None:
 def test_rows_are_counted_through_the_batches() -> None:
     """Rows are numbered over the whole of the data, however it is cut, and so are those of errors."""
     model = counted().finish()
-    many = pa.concat_tables([ROWS] * 400)
+    many = pa.concat_tables([ROWS] * 400).combine_chunks()
     found = explain(model, many)
     assert found["row"].to_pylist() == [i for i in range(2800) for _ in range(6)]
-    again = explain(model, pa.Table.from_batches(many.combine_chunks().to_batches(max_chunksize=97)))
+    again = explain(model, pa.Table.from_batches(many.to_batches(max_chunksize=97)))
     assert again.equals(found)
     bad = pa.concat_tables([many, ROWS.set_column(4, "bee", pa.array([0, 0, -1, 0, 0, 0, 0]))])
     with pytest.raises(snb.DataError, match=r"at least 0, got -1\.0 - column 'bee', row 2802"):
@@ -341,3 +341,131 @@ def test_top_features_refuse_wrong_questions() -> None:
         model.top_features(None)
     with pytest.raises(ValueError, match="Expected n to be at least 0, got -1"):
         model.top_features("tulip", -1)
+
+
+# --- text ---
+
+TEXTS = snb.Schema(
+    label="y",
+    numeric=["x"],
+    text=[
+        snb.Text("body", document_frequency=True),
+        snb.Text("words", normalize="l2", sublinear=True, document_frequency=True),
+        snb.Text("sparse", buckets=4, document_frequency=True),
+    ],
+)
+TEXT_FAMILIES: dict[str, Any] = {
+    "multinomial": snb.Multinomial(),
+    "multinomial, idf": snb.Multinomial(0.1, idf=True),
+    "complement": snb.Complement(),
+    "complement, norm, idf": snb.Complement(0.5, norm=True, idf=True),
+    "bernoulli": snb.Bernoulli(0.5),
+    "pruned": snb.Multinomial(min_count=2, max_tokens=3),
+}
+WORDS = st.sampled_from(["free", "money", "noon", "été", "今日"])
+
+
+@st.composite
+def documents(draw: st.DrawFn, labels: bool = True) -> pa.Table:
+    """Draw rows with documents, lists of tokens and sparse counts; some empty, some missing."""
+    rows = draw(st.integers(0, 6))
+
+    def column(cell: st.SearchStrategy[Any], dtype: pa.DataType) -> pa.Array:
+        return pa.array(draw(st.lists(st.none() | cell, min_size=rows, max_size=rows)), dtype)
+
+    words = st.lists(WORDS, max_size=5)
+    counts = st.dictionaries(WORDS, st.integers(1, 3), max_size=3).map(lambda each: list(each.items()))
+    columns = {
+        "x": column(st.sampled_from([0.0, 1.5, -2.0]), pa.float64()),
+        "body": column(words.map(" ".join), pa.string()),
+        "words": column(words, pa.list_(pa.string())),
+        "sparse": column(counts, pa.map_(pa.string(), pa.int64())),
+    }
+    return pa.table({"y": pa.array([*"abc"] * rows, pa.string()).slice(0, rows), **columns} if labels else columns)
+
+
+@pytest.mark.parametrize("family", TEXT_FAMILIES.values(), ids=TEXT_FAMILIES)
+@given(parts=st.lists(documents(), max_size=3), rows=documents(labels=False))
+def test_contributions_of_tokens_add_up(family: Any, parts: list[pa.Table], rows: pa.Table) -> None:
+    """Over text as well they sum to the difference of the scores: tokens, counts, buckets, empty and null documents."""
+    state = snb.State(TEXTS)
+    for part in parts:
+        state.update(part)
+    assume(len(state.classes) > 1)
+    model = state.finish(numeric=snb.Gaussian(epsilon=1.0), text=family)
+    assert_adds_up(model, rows)
+    assert_adds_up(model, rows, "b")
+
+
+MAIL = pa.table(
+    {
+        "y": ["spam", "spam", "ham", "ham"],
+        "body": ["Free money, now: free!", "cash now", "meeting at noon", "money for the meeting"],
+    }
+)
+
+
+def mail(family: Any = None) -> snb.Predictor:
+    """Return a model of four short mails."""
+    state = counted(snb.Schema(label="y", text=[snb.Text("body", document_frequency=True)]), MAIL)
+    return state.finish() if family is None else state.finish(text=family)
+
+
+def test_each_token_is_one_entry() -> None:
+    """A token that stands twice counts twice in one entry; one that training never saw has none."""
+    model = mail()
+    prior, *tokens = of_row(explain(model, {"body": "free FREE unheard money"}, "spam", "ham"), 0)
+    assert prior["contribution"] == 0.0
+    assert [(entry["block"], entry["feature"], entry["value"]) for entry in tokens] == [
+        ("text", "body", "free"),
+        ("text", "body", "money"),
+    ]
+    # 6 tokens of spam and 7 of ham, 9 distinct; each with 1 more.
+    assert tokens[0]["contribution"] == pytest.approx(2 * (math.log(3 / 15) - math.log(1 / 16)), rel=1e-12)
+    assert tokens[1]["contribution"] == pytest.approx(math.log(2 / 15) - math.log(2 / 16), rel=1e-12)
+
+
+def test_documents_without_tokens() -> None:
+    """An empty document says nothing, a null one is a missing cell; to Bernoulli an empty one is an entry."""
+    rows = pa.table({"body": ["", None]})
+    empty, null = (of_row(explain(mail(), rows), i) for i in (0, 1))
+    assert [entry["block"] for entry in empty] == ["prior"]
+    assert [(entry["value"], entry["contribution"]) for entry in null] == [(None, 0.0)] * 2
+    empty, null = (of_row(explain(mail(snb.Bernoulli()), rows, "spam"), i) for i in (0, 1))
+    assert [entry["value"] for entry in empty] == [None, EMPTY_DOCUMENT]
+    assert empty[1]["contribution"] != 0.0
+    assert [entry["value"] for entry in null] == [None, None]
+
+
+@pytest.mark.parametrize("family", TEXT_FAMILIES.values(), ids=TEXT_FAMILIES)
+def test_top_tokens_say_what_explain_says(family: Any) -> None:
+    """A token's log odds are what a document of this one token adds."""
+    model = mail(family)
+    for label, other in (("spam", "ham"), ("ham", "spam")):
+        found = model.top_features(label).to_pylist()
+        assert found
+        for pair in found:
+            assert (pair["block"], pair["feature"], pair["against"]) == ("text", "body", other)
+            (said,) = (
+                entry["contribution"]
+                for entry in of_row(explain(model, {"body": pair["value"]}, label), 0)
+                if entry["value"] == pair["value"]
+            )
+            assert said == pytest.approx(pair["log_odds"], rel=1e-12)
+
+
+def test_top_tokens_of_many_classes() -> None:
+    """Of many classes each token is held against the one that it fits best among the others."""
+    rows = pa.table({"y": [f"c{i % 40:02}" for i in range(400)], "body": [f"t{i % 90} t{i % 7}" for i in range(400)]})
+    model = counted(snb.Schema(label="y", text=["body"]), rows).finish(text=snb.Complement())
+    (lexicon, scores) = model.text["body"]
+    every = scores.units(np.arange(len(lexicon)))
+    for c in (0, 17, 39):
+        found = model.top_features(f"c{c:02}", 1000).to_pylist()
+        others = np.delete(every, c, axis=0)
+        odds = every[c] - others.max(axis=0)
+        assert {pair["value"]: pair["log_odds"] for pair in found} == {
+            name: pytest.approx(value, rel=1e-9)
+            for name, value in zip(lexicon.names.to_pylist(), odds, strict=True)
+            if value > 0
+        }
