@@ -45,11 +45,9 @@ def message(raw: bytes) -> str:
 
 def read(archive: Path) -> pl.DataFrame:
     """Return the mails in the order of their names, labelled by their folders, every third one held out."""
-    rows = []
     with tarfile.open(archive) as tar:
-        for member in tar:
-            if member.name.startswith("package/data/") and member.name.endswith(".txt"):
-                rows.append((member.name.removeprefix("package/data/"), message(tar.extractfile(member).read())))
+        names = [name for name in tar.getnames() if name.startswith("package/data/") and name.endswith(".txt")]
+        rows = [(name.removeprefix("package/data/"), message(tar.extractfile(name).read())) for name in names]
     mails = pl.DataFrame(rows, schema=["file", "text"], orient="row").sort("file")
     return mails.with_columns(
         label=pl.when(pl.col("file").str.starts_with("spam")).then(pl.lit("spam")).otherwise(pl.lit("ham")),
@@ -70,7 +68,7 @@ state = snb.fit(train, schema=schema)
 families = {
     "multinomial": snb.Multinomial(),
     "complement": snb.Complement(),
-    "complement, tf-idf": snb.Complement(alpha=0.1, idf=True),
+    "complement, idf": snb.Complement(alpha=0.1, idf=True),
     "bernoulli": snb.Bernoulli(),
     "bernoulli, alpha 0.001": snb.Bernoulli(alpha=0.001),
 }
@@ -84,7 +82,7 @@ for label in ("spam", "ham"):
     words = model.top_features(label, 8)
     print(f"what speaks for {label}: {', '.join(words['value'].to_pylist())}")
 
-# Why is this no spam?
+# Which words of a mail speak for the one and for the other?
 found = model.explain({"text": "The meeting is at noon; please click here to unsubscribe from free offers"})
 for entry in found.slice(0, 6).to_pylist():
     print(f"{entry['contribution']:+.2f}  {entry['value'] or '(prior)'}   {entry['for']} against {entry['against']}")

@@ -129,9 +129,13 @@ def show(
     typer.echo(_json(description) if as_json else text(description))
 
 
-@app.command(epilog=example("streamnb demo --rows 1000000"))
+@app.command(epilog=example("streamnb demo --rows 1000000", "streamnb demo --text"))
 def demo(
-    rows: Annotated[int, typer.Option(min=1000, help="Rows to make and to count.")] = 4_000_000,
+    rows: Annotated[
+        int | None,
+        typer.Option(min=1000, help="Rows to make and to count.  [default: 4000000; 200000 with --text]"),
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Documents instead of tables.")] = False,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Make the files here and keep them.", show_default=False)
     ] = None,
@@ -143,7 +147,7 @@ def demo(
     """
     from streamnb.demo import demo
 
-    demo(rows, directory, workers, typer.echo)
+    demo(rows or (200_000 if text else 4_000_000), directory, workers, typer.echo, text=text)
 
 
 def _json(value: Any) -> str:

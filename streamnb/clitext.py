@@ -132,7 +132,7 @@ def family_of_text(
     """Return the family of the text columns; `norm` goes with a complement only."""
     from streamnb.families import Bernoulli, Complement, Multinomial
 
-    pruning: dict[str, Any] = {"idf": idf, "min_count": min_count or 0, "max_tokens": max_tokens}
+    pruning: dict[str, Any] = {"idf": idf, "min_count": min_count or 0.0, "max_tokens": max_tokens}
     if family is Family.complement:
         return Complement(alpha, norm, **pruning)
     return (Bernoulli if family is Family.bernoulli else Multinomial)(alpha, **pruning)

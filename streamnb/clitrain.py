@@ -245,16 +245,6 @@ def finish(
             note(f"note: {option} changes nothing, the state has no {block} columns")
     common = 1.0 if alpha is None else alpha
     of_counts = common if each_counts is None else each_counts
-    of_text: dict[str, Any] = {}
-    if getattr(counted.schema, "text", ()):
-        of_text["text"] = family_of_text(
-            text_family,
-            common if text_alpha is None else text_alpha,
-            norm=norm,
-            idf=idf,
-            min_count=min_count,
-            max_tokens=max_tokens,
-        )
     model = counted.finish(
         numeric=Gaussian(1e-9 if var_smoothing is None else var_smoothing, epsilon),
         categorical=Categorical(
@@ -262,9 +252,16 @@ def finish(
         ),
         binary=Bernoulli(common if each_binary is None else each_binary),
         counts=Complement(of_counts, norm) if complement else Multinomial(of_counts),
+        text=family_of_text(
+            text_family,
+            common if text_alpha is None else text_alpha,
+            norm=norm,
+            idf=idf,
+            min_count=min_count,
+            max_tokens=max_tokens,
+        ),
         class_prior=class_prior(prior, counted.classes),
         prior_alpha=prior_alpha,
-        **of_text,
     )
     model.save(output)
     note(f"a model of {len(model.classes):,} classes, {len(model.schema.features):,} features -> {output}")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamnb.demotext import demo_text
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -37,8 +39,10 @@ PHONE = (0.6, 0.4, 0.75)
 CLICKS = {"photos": (3.0, 4.0, 0.5), "reviews": (1.0, 3.0, 0.2), "prices": (1.5, 1.0, 0.4)}
 
 
-def demo(rows: int, directory: Path | None, workers: int | None, say: Callable[[str], Any]) -> None:
-    """Make `rows` visits to a shop (`browse`, `buy` or `leave`) and learn them; `say` gets each line.
+def demo(
+    rows: int, directory: Path | None, workers: int | None, say: Callable[[str], Any], *, text: bool = False
+) -> None:
+    """Make `rows` visits to a shop (`browse`, `buy` or `leave`), or documents, and learn them; `say` gets each line.
 
     The files stand in `directory`, or in a temporary folder that is removed at the end.
     """
@@ -48,7 +52,7 @@ def demo(rows: int, directory: Path | None, workers: int | None, say: Callable[[
         else:
             folder = directory
             folder.mkdir(parents=True, exist_ok=True)
-        _run(rows, folder, workers, say)
+        (demo_text if text else _run)(rows, folder, workers, say)
         if directory is None:
             say(f"\nThe files were in {folder} and are gone now; --dir keeps them.")
 

@@ -52,8 +52,8 @@ def evaluate(
         raise SchemaError("Expected a weight column in the model's schema for weighted=True, got none")
     weight = schema.weight if weighted else None
     columns = [schema.label, *schema.features, *([] if weight is None else [weight])]
+    opened.check(columns)  # file by file, so that an error names the file
     schema.check(opened.schema, columns)
-    opened.check(columns)
     total_size = sum(shard.size for shard in opened.shards()) if progress else 0
     report = Report(model.classes)
     results = get_engine(engine, workers).map(partial(_reported, model, weight), pieces(opened, columns))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamnb.encode import Blocks
     from streamnb.predictor import Predictor
 
-__all__ = ["EMPTY_DOCUMENT", "difference", "explain", "log_density", "place_of"]
+__all__ = ["EMPTY_DOCUMENT", "UNITS", "difference", "explain", "log_density", "place_of"]
 
 EMPTY_DOCUMENT = "(empty document)"
 """The value of the entry that holds what a document without tokens adds (Bernoulli over text)."""

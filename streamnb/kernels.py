@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamnb.errors import DataError
 from streamnb.protocols import Codes, Column, Flags, Floats
 
-__all__ = ["Groups", "Kernels", "Sums", "implementation", "measure", "numpy_kernels"]
+__all__ = ["Groups", "Kernels", "Pieces", "Sums", "implementation", "measure", "numpy_kernels"]
 
 CHUNK = 32_768
 """Values handled at a time: 256 KiB, which stays in a core's own cache together with the column they come from."""
@@ -159,12 +159,34 @@ class TableKernel(Protocol):
     def __call__(self, groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]: ...
 
 
+class Pieces(NamedTuple):
+    """Where text was cut: the row of each piece, which one it is, (n_pieces,), and where each distinct one stands."""
+
+    rows: Codes
+    codes: Codes
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+
+class CutKernel(Protocol):
+    """Cut bytes at spaces; optional, for `text` cuts in its own way without it."""
+
+    def __call__(
+        self, data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int
+    ) -> Pieces:
+        """Return the pieces of `least` bytes or more; document i is data[first[i]:first[i + 1]].
+
+        A byte counts as meaning[byte].
+        """
+
+
 class Kernels(NamedTuple):
     """One implementation of the hot loops."""
 
     name: str
     sums: SumsKernel
     table: TableKernel
+    cut: CutKernel | None = None
 
 
 def implementation() -> Kernels:

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.kernels import Groups, Kernels, Sums
+from streamnb.kernels import Groups, Kernels, Pieces, Sums
 from streamnb.protocols import Codes, Flags, Floats
 
 __all__ = ["jit_kernels"]
@@ -24,6 +24,10 @@ COMPILED = frozenset(map(np.dtype, ("float64", "float32", "int64", "int32", "int
 
 MANY = 256
 """Beyond this many classes each has two accumulators, not four: they then fit a core's fastest cache."""
+
+
+SLOTS = 1 << 17
+"""Places for distinct pieces of text at first: twice as many as a few megabytes of text mostly have."""
 
 
 def _compiled(function: Callable[..., None]) -> Callable[..., None]:
@@ -102,10 +106,72 @@ def _weigh(codes: Any, categories: Any, weight: Any, table: Any) -> None:
         table[codes[i], categories[i] + 1] += weight[i]
 
 
+def _cut_all(
+    data: Any,
+    meaning: Any,
+    first: Any,
+    least: Any,
+    rows: Any,
+    codes: Any,
+    starts: Any,
+    stops: Any,
+    keys: Any,
+    slots: Any,
+) -> Any:
+    """Cut at spaces; return the number of pieces (−1 where `slots` are half full) and of distinct ones.
+
+    Places are unsigned, for a signed index is looked at for whether it counts from the end.
+    """
+    one = np.uint64(1)
+    n_pieces, n_distinct = np.uint64(0), np.int64(0)
+    mask = np.uint64(len(slots) - 1)
+    prime = np.uint64(0x9E3779B97F4A7C15)
+    for row in range(len(first) - 1):
+        i, end = np.uint64(first[row]), np.uint64(first[row + 1])
+        while True:
+            while i < end and meaning[data[i]] == 32:
+                i += one
+            if i >= end:
+                break
+            start, key = i, np.uint64(0)
+            while i < end:
+                byte = meaning[data[i]]
+                if byte == 32:
+                    break
+                key = (key ^ np.uint64(byte)) * prime
+                i += one
+            length = i - start
+            if length < least:
+                continue
+            slot = ((key ^ (key >> np.uint64(29))) * prime >> np.uint64(20)) & mask
+            code = np.int64(-1)
+            while code < 0:
+                there = np.int64(slots[slot])
+                known = np.uint64(there)
+                if there < 0:
+                    if 2 * n_distinct >= len(slots):
+                        return np.int64(-1), n_distinct
+                    code = n_distinct
+                    slots[slot] = code
+                    starts[code], stops[code], keys[code] = start, i, key
+                    n_distinct += 1
+                elif keys[known] == key and np.uint64(stops[known] - starts[known]) == length:
+                    place, same = np.uint64(starts[known]), np.uint64(0)
+                    while same < length and meaning[data[place + same]] == meaning[data[start + same]]:
+                        same += one
+                    if same == length:
+                        code = there
+                slot = (slot + one) & mask
+            rows[n_pieces], codes[n_pieces] = row, code
+            n_pieces += one
+    return np.int64(n_pieces), n_distinct
+
+
 _sum_all_jit = _compiled(_sum_all)
 _sum_present_jit = _compiled(_sum_present)
 _count_jit = _compiled(_count)
 _weigh_jit = _compiled(_weigh)
+_cut_all_jit: Any = _compiled(_cut_all)
 
 _NO_FLAGS = np.zeros(0, np.uint8)
 _NO_WEIGHT = np.zeros(0)
@@ -155,5 +221,20 @@ def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
     return weights[:, 1:]
 
 
-jit_kernels = Kernels("numba", _sums, _table)
+def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int) -> Pieces:
+    most = len(data) // 2 + 1  # a piece and a space; documents may touch without one
+    most += len(first)
+    rows, codes = np.empty(most, np.int32), np.empty(most, np.int32)
+    size = SLOTS
+    while True:
+        slots = np.full(size, -1, np.int32)
+        starts, stops = np.empty(size // 2, np.int64), np.empty(size // 2, np.int64)
+        given = (_frozen(data), _frozen(meaning), _frozen(first), np.uint64(least))
+        n, distinct = _cut_all_jit(*given, rows, codes, starts, stops, np.empty(size // 2, np.uint64), slots)
+        if n >= 0:
+            return Pieces(rows[:n], codes[:n], starts[:distinct], stops[:distinct])
+        size *= 8
+
+
+jit_kernels = Kernels("numba", _sums, _table, _cut)
 """The kernels compiled by Numba; each loop is compiled at its first use, and kept on disk where that is possible."""

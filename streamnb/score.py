@@ -108,6 +108,7 @@ def scores(
     """
     opened = open_source(source)
     features = model.schema.features
+    opened.check(features)  # file by file, so that an error names the file
     model.schema.check(opened.schema, features)
     kept = list(opened.schema.names) if keep == "all" else list(keep)
     fields = [pa.field(PREDICTION, model.classes.type)]

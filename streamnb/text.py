@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, SchemaError
+from streamnb.kernels import implementation
 from streamnb.protocols import Codes
 from streamnb.vocabulary import is_text
 
@@ -173,32 +174,59 @@ def split(array: pa.Array, text: Text) -> Tokens:
     if (text.lowercase and not data.isascii() and CAPITAL_SIGMA in data) or chars:
         array = _prepared(array, text, squeeze=chars)
         data = _data(array)
-    bytes_ = np.frombuffer(data if chars else data.translate(_table(text.tokens, text.lowercase)), np.uint8)
-    if not len(bytes_):
+    first = offsets_of(array).astype(np.int64)
+    first -= first[0]
+    if not data:
         return Tokens(len(array), pa.array([], pa.large_string()), np.zeros(0, np.int32), np.zeros(0, np.int32))
-    first = offsets_of(array)
-    first = first - first[0]
-    if chars:
-        begins = (bytes_ & 0xC0) != 0x80  # all but UTF-8's continuation bytes
+    compiled = None if chars else implementation().cut
+    meaning = _table(text.tokens, text.lowercase)
+    if compiled is None:
+        read = data if chars else data.translate(meaning)
+        rows, codes, pieces = _cut(np.frombuffer(read, np.uint8), first, chars=chars)
     else:
-        # A piece is a token and the separators after it; separators at the start of a document are a piece too.
-        separator = bytes_ == ord(" ")
-        begins = np.empty(len(bytes_), np.bool_)
-        np.greater(separator[:-1], separator[1:], out=begins[1:])
-        begins[first[:-1][first[:-1] < len(bytes_)]] = True
-    starts = np.flatnonzero(begins)
-    rows = np.repeat(np.arange(len(array), dtype=np.int32), np.diff(np.searchsorted(starts, first)))
-    ends = np.append(starts, len(bytes_))
-    pieces = pa.Array.from_buffers(pa.large_binary(), len(starts), [None, pa.py_buffer(ends), pa.py_buffer(bytes_)])
-    coded = pieces.dictionary_encode()
-    codes = np.asarray(coded.indices)
+        bytes_, table = np.frombuffer(data, np.uint8), np.frombuffer(meaning, np.uint8)
+        # A word has two characters, and so at least two bytes.
+        rows, codes, starts, stops = compiled(bytes_, table, first, 2 if text.tokens == "words" else 1)
+        pieces = _taken(bytes_, starts, stops, table)
     try:
-        distinct = coded.dictionary.cast(pa.large_string())
+        distinct = pieces.cast(pa.large_string())
     except pa.ArrowInvalid:
         raise DataError("Expected text in UTF-8, got bytes that are not") from None
-    if chars:
+    if chars or (compiled is not None and data.isascii()):
         return Tokens(len(array), distinct, rows, codes)
     return _refined(len(array), distinct, rows, codes, text)
+
+
+def _cut(data: NDArray[np.uint8], first: NDArray[np.int64], *, chars: bool) -> tuple[Codes, Codes, pa.Array]:
+    """Return the row of each piece of documents, which one it is, and the distinct ones (large_binary).
+
+    A piece is a character, or else a token and the spaces after it; spaces at the start of a document are a piece too.
+    """
+    if chars:
+        begins = (data & 0xC0) != 0x80  # all but UTF-8's continuation bytes
+    else:
+        space = data == ord(" ")
+        begins = np.empty(len(data), np.bool_)
+        np.greater(space[:-1], space[1:], out=begins[1:])
+        begins[first[:-1][first[:-1] < len(data)]] = True
+    starts = np.flatnonzero(begins)
+    rows = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(np.searchsorted(starts, first)))
+    ends = pa.py_buffer(np.append(starts, len(data)))
+    pieces = pa.Array.from_buffers(pa.large_binary(), len(starts), [None, ends, pa.py_buffer(data)])
+    coded = pieces.dictionary_encode()
+    return rows, np.asarray(coded.indices), coded.dictionary
+
+
+def _taken(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], meaning: NDArray[np.uint8]
+) -> pa.Array:
+    """Return what data[starts[i]:stops[i]] means for each i, as large_binary."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(stops - starts, out=offsets[1:])
+    place = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], stops - starts)
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(meaning[data[place]])]
+    )
 
 
 def bytes_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -37,7 +37,7 @@ class TokenRows(NamedTuple):
 
     def between(self, first: int, stop: int) -> TokenRows:
         """Return the rows [first, stop), numbered from 0."""
-        low, high = np.searchsorted(self.rows, [first, stop])
+        low, high = np.searchsorted(self.rows, np.array([first, stop], np.int32))  # another type copies all rows
         present = None if self.present is None else self.present[first:stop]
         return TokenRows(self.rows[low:high] - np.int32(first), self.tokens[low:high], self.values[low:high], present)
 

@@ -6,8 +6,10 @@ Tolerance: 1e-12 relative for count models, 1e-9 for Gaussians, unless a value i
 
 from __future__ import annotations
 
+import datetime
 import io
 import itertools
+import json
 import math
 import os
 import pickle
@@ -915,6 +917,17 @@ def test_c17_a_file_without_the_column(tmp_path: Path) -> None:
         snb.fit(tmp_path, schema=snb.Schema(label="label", numeric=["h", "w"]))
 
 
+def test_c17_scoring_a_file_without_the_column(tmp_path: Path) -> None:
+    """C17's neighbour: scoring and evaluating name the file as training does."""
+    paths = c17_files(tmp_path)
+    model = snb.fit(paths, schema=snb.Schema(label="label", numeric=["h", "w"])).finish()
+    pq.write_table(pa.table({"h": [1.0], "label": ["a"]}), tmp_path / "three.parquet")
+    with pytest.raises(snb.StreamNBError, match=r"(?s)'w'.*three\.parquet"):
+        snb.predict(model, tmp_path, tmp_path.parent / "scored.parquet")
+    with pytest.raises(snb.StreamNBError, match=r"(?s)'w'.*three\.parquet"):
+        snb.evaluate(model, tmp_path)
+
+
 def test_c17_batches_of_other_order_and_types() -> None:
     """C17's neighbour: the same in memory, batch by batch and merged."""
     one = pa.table({"h": pa.array([150, 160], pa.int32()), "w": pa.array([50, 61], pa.int8()), "label": ["a", "b"]})
@@ -1289,3 +1302,77 @@ def test_c24_a_round_trip_changes_nothing(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert run.stdout.strip() == str(expected.tolist())
+
+
+# --- C24 (v): files of released versions ------------------------------------------------------------------------------
+
+DATA = Path(__file__).parent / "data"
+FORMAT_ROWS = {
+    "x": [1.0, None, 3.5, 1e9],
+    "c": ["u", "w", None, "never seen"],
+    "b": [True, False, None, True],
+    "m": [1, 0, 4, None],
+    "n": [0, 2, 1, 3],
+}
+
+
+def write_format_files(folder: Path) -> None:
+    """Write a state, a model and what they say, in the present format: run once, when a format is released.
+
+    `python -c "import sys; sys.path.insert(0, 'tests'); import test_cases as t; t.write_format_files(t.DATA)"`
+    """
+    schema = snb.Schema(
+        label="day",
+        numeric=["x"],
+        categorical=["c"],
+        binary=["b"],
+        counts=["m", "n"],
+        weight="w",
+        classes=["2024-03-01"],
+    )
+    days = [datetime.date(2024, 1, 1), datetime.date(2024, 2, 29), None]
+    table = pa.table(
+        {
+            "day": [days[i % 3] for i in range(12)],
+            "x": [None if i % 5 == 0 else 1e9 + i / 3 for i in range(12)],
+            "c": [("u", "v", None, "w")[i % 4] for i in range(12)],
+            "b": [(True, False, None)[i % 3 if i < 9 else 0] for i in range(12)],
+            "m": [i % 4 for i in range(12)],
+            "n": [None if i == 7 else (i * i) % 7 for i in range(12)],
+            "w": [0.5 + i % 2 for i in range(12)],
+        }
+    )
+    named = counted(schema, table.slice(0, 5), shard="s1") + counted(schema, table.slice(5, 5), shard="s2")
+    named.update(table.slice(10))
+    model = named.finish(categorical=snb.Categorical(unseen="smooth"))
+    name = f"format-{statefile.FORMAT}"
+    folder.mkdir(exist_ok=True)
+    named.save(folder / f"{name}.state.snb")
+    model.save(folder / f"{name}.model.snb")
+    expected = {
+        "rows": named.n_rows,
+        "without_label": named.rows_without_label,
+        "shards": sorted(named.ledger),
+        "log_proba": model.predict_log_proba(pa.table(FORMAT_ROWS)).tolist(),
+    }
+    (folder / f"{name}.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("format-*.json")))
+def test_c24_files_of_released_formats(name: str) -> None:
+    """C24: a state and a model of every released format load, and say what they said when they were written."""
+    expected = json.loads((DATA / f"{name}.json").read_text())
+    state = snb.State.load(DATA / f"{name}.state.snb")
+    assert (state.n_rows, state.rows_without_label) == (expected["rows"], expected["without_label"])
+    assert sorted(state.ledger) == expected["shards"]
+    rows = pa.table(FORMAT_ROWS)
+    for model in (
+        state.finish(categorical=snb.Categorical(unseen="smooth")),
+        snb.Predictor.load(DATA / f"{name}.model.snb"),
+    ):
+        assert_allclose(model.predict_log_proba(rows), expected["log_proba"], rtol=1e-12)
+
+
+def test_c24_every_format_has_its_files() -> None:
+    """C24: the present format is among the files, so that raising the number asks for new ones."""
+    assert (DATA / f"format-{statefile.FORMAT}.json").exists()

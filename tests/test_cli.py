@@ -387,6 +387,72 @@ def test_evaluate_for_people_and_programs(data: Path, files: Path) -> None:
     assert report.accuracy > 0.8
 
 
+# --- text ---
+
+
+@pytest.fixture
+def mails(tmp_path: Path) -> Path:
+    """Two files of short documents."""
+    for i, words in enumerate(["Free money now|the meeting at noon", "free Café|money for the meeting|free money"]):
+        labels = ["spam", "ham", "spam"][: words.count("|") + 1]
+        pl.DataFrame({"y": labels, "body": words.split("|")}).write_parquet(tmp_path / f"mails-{i}.parquet")
+    return tmp_path / "mails-*.parquet"
+
+
+def test_fit_counts_text(mails: Path, tmp_path: Path) -> None:
+    """`--text` and its options make the schema that the library would be given."""
+    out = tmp_path / "a.snb"
+    given = ["fit", mails, "--label", "y", "--text", "body", "-o", out]
+    run(*given)
+    assert snb.State.load(out).schema == snb.Schema("y", text=["body"])
+    (tmp_path / "stop.txt").write_text("the\n\n at \n")
+    run(*given, "--text-tokens", "whitespace", "--ngrams", "1,2", "--stop-words", tmp_path / "stop.txt", "--keep-case")
+    options = {"tokens": "whitespace", "ngrams": (1, 2), "stop_words": ["at", "the"], "lowercase": False}
+    assert snb.State.load(out).schema == snb.Schema("y", text=[snb.Text("body", **options)])
+    run(*given, "--ngrams", "2", "--strip-accents", "--buckets", "64", "--normalize", "l2", "--sublinear")
+    options = {"ngrams": (2, 2), "strip_accents": True, "buckets": 64, "normalize": "l2", "sublinear": True}
+    assert snb.State.load(out).schema == snb.Schema("y", text=[snb.Text("body", **options)])
+    assert "distinct tokens" in run("show", out).stdout
+
+
+def test_text_options_need_text(mails: Path, tmp_path: Path) -> None:
+    """An option of text without a column, and n-grams that are none, are wrong usage."""
+    given = ["fit", mails, "--label", "y", "-o", tmp_path / "a.snb"]
+    assert "Invalid value for --buckets: it belongs to --text" in usage_of(*given, "--buckets", "8")
+    assert "Invalid value for --keep-case: it belongs to --text" in usage_of(*given, "--keep-case")
+    assert "Invalid value for --text-tokens: it belongs to --text" in usage_of(*given, "--text-tokens", "chars")
+    message = "Invalid value for --ngrams: expected one number or two, like 1,2, got '1-2'"
+    assert message in usage_of(*given, "--text", "body", "--ngrams", "1-2")
+    assert "Expected ngrams= to be the fewest and the most" in error_of(*given, "--text", "body", "--ngrams", "3,2")
+
+
+@pytest.mark.parametrize(
+    ("options", "family"),
+    [
+        ([], snb.Multinomial()),
+        (["--alpha", "0.5"], snb.Multinomial(0.5)),
+        (["--text-family", "complement", "--norm", "--idf"], snb.Complement(norm=True, idf=True)),
+        (["--text-family", "bernoulli", "--text-alpha", "0.1", "--alpha", "2"], snb.Bernoulli(0.1)),
+        (["--min-count", "2", "--max-tokens", "3"], snb.Multinomial(min_count=2.0, max_tokens=3)),
+    ],
+)
+def test_finish_chooses_the_family_of_text(mails: Path, tmp_path: Path, options: list[str], family: Any) -> None:
+    """Family, smoothing, idf and pruning of text reach the model."""
+    run("fit", mails, "--label", "y", "--text", "body", "--document-frequency", "-o", tmp_path / "a.snb")
+    run("finish", tmp_path / "a.snb", "-o", tmp_path / "m.snb", *options)
+    state = snb.State.load(tmp_path / "a.snb")
+    assert snb.Predictor.load(tmp_path / "m.snb") == state.finish(text=family)
+    shown = run("explain", tmp_path / "m.snb", mails, "--rows", "1").stdout
+    assert re.search(r"^body +money +[+-]\d", shown, re.MULTILINE)
+
+
+def test_finish_says_what_changes_nothing_without_text(files: Path, tmp_path: Path) -> None:
+    """Options of text are noted where a state has none, and `--norm` needs a complement."""
+    given = ["finish", files / "state.snb", "-o", tmp_path / "m.snb"]
+    assert "note: --min-count changes nothing, the state has no text columns" in run(*given, "--min-count", "2").stderr
+    assert "it belongs to --complement or --text-family complement" in usage_of(*given, "--norm")
+
+
 # --- explain ---
 
 
@@ -501,6 +567,20 @@ def test_demo_tells_each_step(tmp_path: Path) -> None:
     assert result.stderr == ""
     kept = sorted(path.name for path in (tmp_path / "new").iterdir())
     assert kept == ["holdout.parquet", "model.snb", "scored.parquet", "state.snb", "visits-000.parquet"]
+
+
+def test_demo_of_documents(tmp_path: Path) -> None:
+    """`--text` makes documents, counts them alike in any order, and explains one of them."""
+    result = run("demo", "--text", "--rows", "3000", "--dir", tmp_path / "new", "--workers", "1")
+    assert re.findall(r"^\d\.", result.stdout, re.MULTILINE) == [f"{i}." for i in range(1, 7)]
+    assert "the same words and the same counts, whatever the order" in result.stdout
+    assert float(re.search(r"complement +accuracy (\d\.\d{4})", result.stdout)[1]) > 0.7
+    odds = float(re.search(r"log odds ([+-]\d+\.\d\d)", result.stdout)[1])
+    parts = re.findall(r"^ +([+-]\d+\.\d\d)  ", result.stdout.partition("6. Why")[2], re.MULTILINE)
+    assert sum(map(float, parts)) == pytest.approx(odds, abs=0.05)
+    state = snb.State.load(tmp_path / "new" / "state.snb")
+    assert state.n_rows == 3000
+    assert run("demo", "--text", "--rows", "3000", "--workers", "1").stdout.count("accuracy") == 5
 
 
 def test_demo_cleans_up() -> None:

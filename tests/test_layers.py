@@ -95,6 +95,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "showtext",
             "explaintext",
             "demo",
+            "demotext",
         ),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
         {"numpy", "pyarrow", "polars", "typer", "rich"},

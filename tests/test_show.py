@@ -169,6 +169,36 @@ def test_the_most_telling_feature_comes_first() -> None:
     assert [name for name, _, _ in telling(state.total)] == ["sure", "noise", "dull"]
 
 
+def test_text_columns_of_a_state() -> None:
+    """A text column has its distinct tokens, what was counted of them by class, and the most frequent."""
+    state = counted(Schema(label="y", text=["body"]), y=["a", "a", "b", "b"], body=["to be", "be", "", None])
+    (body,) = describe(state, top=1)["columns"]
+    assert body == {
+        "name": "body",
+        "kind": "text",
+        "missing": 1,
+        "missing_share": 0.25,
+        "empty": 1,
+        "tokens": 2,
+        "totals": [3, 0],
+        "top": [{"token": "be", "count": 2, "share": 2 / 3}],
+    }
+    assert "body  1 (25.0%)       2  be, to" in text(describe(state), terminal=False)
+    (body,) = describe(state.finish())["columns"]
+    assert body == {"name": "body", "kind": "text", "tokens": 2}
+    assert text(describe(state.finish()), terminal=False).count("distinct tokens") == 1
+
+
+@given(st.lists(st.sampled_from(["an", "be", "to"]), min_size=2, max_size=12), st.data())
+@settings(max_examples=15)
+def test_bits_of_text_are_mutual_information(words: list[str], data: Any) -> None:
+    """What a text column tells is scikit-learn's mutual information of class and token, in bits."""
+    labels = data.draw(st.lists(st.sampled_from("ab"), min_size=len(words), max_size=len(words)))
+    ((_, kind, bits),) = telling(counted(Schema(label="y", text=["body"]), y=labels, body=words).total)
+    assert kind == "text"
+    assert bits == pytest.approx(mutual_info_score(labels, words) / math.log(2), abs=1e-12)
+
+
 # --- a model ---
 
 
@@ -197,6 +227,25 @@ def test_a_complement_has_weights(mixed: State) -> None:
     found = describe(mixed.finish(counts=Complement()))
     assert found["columns"][-1]["weights"] == pytest.approx([-math.log(8 / 10), -math.log(1 / 4)])
     assert "weight of a token" in text(found, terminal=False)
+
+
+def test_a_model_says_what_speaks_for_its_classes(mixed: State) -> None:
+    """The most probable class comes first, each with its best pairs; a model of one class has nothing to compare."""
+    model = mixed.finish(class_prior={"a": 0.25, "b": 0.75})
+    found = describe(model, top=3)["top_features"]
+    assert [each["class"] for each in found] == ["b", "a"]
+    assert found[0]["features"] == model.top_features("b", 3).to_pylist()
+    assert "what speaks most for a class" in text(describe(model), terminal=False)
+    alone = counted(Schema(label="y", binary=["bit"]), y=["a"], bit=[1]).finish()
+    assert describe(alone)["top_features"] == []
+
+
+def test_only_the_largest_classes_are_compared() -> None:
+    """Of a hundred classes the twenty most probable are described, and six of them stand in the text."""
+    state = counted(Schema(label="y", categorical=["c"]), y=np.arange(100), c=np.arange(100))
+    found = describe(state.finish())
+    assert len(found["top_features"]) == 20
+    assert "of the 6 largest classes" in text(found, terminal=False).partition("what speaks most")[2]
 
 
 # --- text ---

@@ -782,8 +782,15 @@ def test_updates_beside_named_shards() -> None:
     assert state.to_bytes() == before
     state.update(pa.table({"y": ["a"], "x": [1.7e308]}))
     assert line(state, feature="x") | {"total": 0} == {
-        "block": "numeric", "feature": "x", "category": None, "class": "a", "count": 2, "weight": 2.0,
-        "mean": 1.7e308, "variance": 0.0, "total": 0,
+        "block": "numeric",
+        "feature": "x",
+        "category": None,
+        "class": "a",
+        "count": 2,
+        "weight": 2.0,
+        "mean": 1.7e308,
+        "variance": 0.0,
+        "total": 0,
     }
 
 
