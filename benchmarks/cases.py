@@ -23,9 +23,9 @@ from benchmarks.measure import (
     Subprocess,
     at_least,
     at_most,
-    command_seconds,
     peak,
     race,
+    run_command,
 )
 
 __all__ = ["CASES", "Bench"]
@@ -281,8 +281,12 @@ def memory(bench: Bench) -> Result:
     if ours.has_jit():
         imports.append("streamnb.kernels_jit")
 
+    # Where a peak falls is chance: it is highest when two workers decode at the same moment.
+    repeat = min(bench.repeat, 3)
+
     def ours_peak(name: str, table: Table) -> Row:
-        return peak(f"streamnb: {name}", partial(ours.fit, table, bench.cores), imports, f", {table.size / 1e9:.1f} GB")
+        size = f", {table.size / 1e9:.1f} GB"
+        return peak(f"streamnb: {name}", partial(ours.fit, table, bench.cores), imports, size, repeat)
 
     short = ours_peak("(a)", table)
     long = ours_peak("(a) twenty times, by hard links", bench.tables.linked(table, 20))
@@ -293,12 +297,12 @@ def memory(bench: Bench) -> Result:
         rows.append(ours_peak("(a) seven times in one file", single))
         for path in single.paths:
             Path(path).unlink()
-    checks = [at_most(row.name.removeprefix("streamnb: "), row.median, 400.0, " MB") for row in rows]
+    checks = [at_most(row.name.removeprefix("streamnb: "), max(row.runs), 400.0, " MB") for row in rows]
     checks.append(at_most("twenty times the rows, as against (a)", max(long.over(short), short.over(long)), 1.1))
     rows += [
         ours_peak("(b)", bench.tables.mixed()),
         ours_peak("(d) 500 doubles", bench.tables.numeric(features=500)),
-        peak(GROUP_BY + ", (a)", partial(peers.polars_moments, table), ["benchmarks.peers"]),
+        peak(GROUP_BY + ", (a)", partial(peers.polars_moments, table), ["benchmarks.peers"], "", repeat),
     ]
     return Result("Memory: peak of anonymous memory above the imports", rows, "", checks)
 
@@ -307,7 +311,7 @@ def merge(bench: Bench) -> Result:
     """Merging many states: without names, and of named shards, each of which counts once."""
     times = max(10, round(10_000 * bench.tables.factor))
     named = max(10, round(100 * bench.tables.factor))
-    anonymous = partial(ours.merge_all, _states(20, 1000, named=False), times)
+    anonymous = partial(ours.merge_all, _states(min(20, times), 1000, named=False), times)
     contenders = [
         Contender(f"streamnb: {times:,} states × 1000 columns", anonymous),
         *(
@@ -342,7 +346,7 @@ def startup(bench: Bench) -> Result:
         "from streamnb import every name": [PYTHON, "-c", f"from streamnb import {names}"],
         "streamnb --help": [PYTHON, "-m", "streamnb", "--help"],
     }
-    contenders = [Contender(name, partial(command_seconds, command)) for name, command in commands.items()]
+    contenders = [Contender(name, partial(run_command, command)) for name, command in commands.items()]
     found = race(contenders, bench.repeat)
     rows = [Row(row.name, row.unit, row.runs) for row in found.values()]  # the time is another process's
     base = found["import numpy, pyarrow, polars"]

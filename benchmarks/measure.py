@@ -25,13 +25,14 @@ __all__ = [
     "Subprocess",
     "at_least",
     "at_most",
-    "command_seconds",
     "peak",
     "race",
+    "run_command",
 ]
 
 SAMPLE_SECONDS = 0.002
 ROOT = Path(__file__).parent.parent
+PYTHON = sys.executable
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,14 @@ def race(contenders: Sequence[Contender], repeat: int) -> dict[str, Row]:
     return rows
 
 
-def peak(name: str, run: Callable[[], object], imports: Iterable[str], note: str = "") -> Row:
-    """Return the peak of anonymous memory of a call in a fresh process, in MB above what the imports take."""
-    with Subprocess() as process:
-        megabytes, seconds = process.call(_peak, run, tuple(imports))
-    return Row(name, "MB", (megabytes,), note=f"{seconds:.1f} s{note}")
+def peak(name: str, run: Callable[[], object], imports: Iterable[str], note: str = "", repeat: int = 1) -> Row:
+    """Return the peaks of anonymous memory of a call, each in a fresh process, in MB above what the imports take."""
+    found = []
+    for _ in range(repeat):
+        with Subprocess() as process:
+            found.append(process.call(_peak, run, tuple(imports)))
+    megabytes, seconds = zip(*found, strict=True)
+    return Row(name, "MB", megabytes, note=f"{statistics.median(seconds):.1f} s{note}")
 
 
 def _peak(run: Callable[[], object], imports: tuple[str, ...]) -> tuple[float, float]:
@@ -193,9 +197,6 @@ def _anonymous_kilobytes() -> int:
     return int(status.partition("RssAnon:")[2].split()[0])
 
 
-def command_seconds(command: Sequence[str]) -> None:
+def run_command(command: Sequence[str]) -> None:
     """Run a command to its end, without its output."""
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)})
-
-
-PYTHON = sys.executable

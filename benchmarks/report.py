@@ -82,12 +82,17 @@ def _git(*words: str) -> str:
 def rendered(result: Result) -> str:
     """Return a result as Markdown that is aligned for a terminal too."""
     reference = next((row for row in result.rows if row.name == result.reference), None)
-    lines = [["", "median", "from – to", "CPU"] + (["ratio"] if reference else [])]
+    last = "CPU" if any(row.cpu for row in result.rows) else "took" if any(row.note for row in result.rows) else ""
+    lines = [["", "median", "from – to", *filter(None, [last, "ratio" if reference else ""])]]
     for row in result.rows:
-        low, high = f"{_figure(min(row.runs))} – {_figure(max(row.runs))}", ""
-        spread = low if len(row.runs) > 1 else high
-        cells = [row.name, f"{_figure(row.median)} {row.unit}", spread, _figure(row.cpu) if row.cpu else row.note]
-        lines.append(cells + ([f"{row.over(reference):.2f}"] if reference else []))
+        several = len(row.runs) > 1
+        cells = [row.name, f"{_figure(row.median)} {row.unit}"]
+        cells.append(f"{_figure(min(row.runs))} – {_figure(max(row.runs))}" if several else "")
+        if last:
+            cells.append(f"{_figure(row.cpu)} s" if row.cpu else row.note)
+        if reference:
+            cells.append(f"{row.over(reference):.2f}")
+        lines.append(cells)
     text = f"### {result.title}\n\n{_table(lines)}\n"
     if result.checks:
         text += f"\n{_table([['budget', 'limit', 'measured', ''], *map(_checked, result.checks)])}\n"
