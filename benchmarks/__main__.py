@@ -23,7 +23,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("names", nargs="*", metavar="name", help=f"cases to run, by default all: {', '.join(NAMES)}")
     command.add_argument("--rows", type=int, default=8_000_000, help="rows of table (a); the others go with it")
     command.add_argument("--scale", type=float, default=1.0, help="multiplies every size")
-    command.add_argument("--repeat", type=int, default=5, help="rounds that count, after one that does not")
+    command.add_argument(
+        "--repeat", type=int, default=5, help="rounds that count, after one that does not; 0: that one only"
+    )
     command.add_argument("--cores", type=int, default=2, help="cores that everyone may use")
     command.add_argument("--data", type=Path, help="folder for the tables, kept; by default a temporary one")
     command.add_argument("--keep", action="store_true", help="keep the temporary folder")
@@ -68,12 +70,13 @@ def main(arguments: list[str] | None = None) -> None:
             results[name] = CASES[name](bench)
             print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
             print(rendered(results[name]), flush=True)
+            # After each case: hours of figures are not lost when a later one fails.
+            if options.json:
+                options.json.write_text(json.dumps(about.report(vars(options), results), indent=1, default=str) + "\n")
+            if options.markdown:
+                options.markdown.write_text(replaced(options.markdown.read_text(), {name: results[name]}, about))
     print(summary(results.values()))
     print(about.line)
-    if options.json:
-        options.json.write_text(json.dumps(about.report(vars(options), results), indent=1, default=str) + "\n")
-    if options.markdown:
-        options.markdown.write_text(replaced(options.markdown.read_text(), results, about))
 
 
 if __name__ == "__main__":

@@ -282,7 +282,7 @@ def memory(bench: Bench) -> Result:
         imports.append("streamnb.kernels_jit")
 
     # Where a peak falls is chance: it is highest when two workers decode at the same moment.
-    repeat = min(bench.repeat, 3)
+    repeat = max(1, min(bench.repeat, 3))
 
     def ours_peak(name: str, table: Table) -> Row:
         size = f", {table.size / 1e9:.1f} GB"
@@ -319,7 +319,7 @@ def merge(bench: Bench) -> Result:
             for n, states in ((n, _states(n, 100, named=True)) for n in (named, 2 * named))
         ),
     ]
-    many, some, twice = race(contenders, 1).values()
+    many, some, twice = race(contenders, min(1, bench.repeat)).values()
     checks = [
         at_most(f"{times:,} states of 10 classes × 1000 columns", many.median, 5.0, " s"),
         at_most("twice as many named shards, as against once", twice.over(some), 2.5),

@@ -138,7 +138,8 @@ def clock(run: Callable[[], object]) -> tuple[float, float]:
 def race(contenders: Sequence[Contender], repeat: int) -> dict[str, Row]:
     """Run all contenders in turn, `repeat` times after a first round that does not count, and return rows by name.
 
-    The order moves on by one each round: no contender always follows the same one.
+    With `repeat` 0 the first round is the only one, and counts. The order moves on by one each round: no contender
+    always follows the same one.
     """
     gc.collect()
     gc.freeze()  # what is there already is not gone through before each run
@@ -147,7 +148,7 @@ def race(contenders: Sequence[Contender], repeat: int) -> dict[str, Row]:
         first = turn % len(contenders)
         for contender in (*contenders[first:], *contenders[:first]):
             timing = contender.place.call(clock, contender.run) if contender.place else clock(contender.run)
-            if turn:
+            if turn or not repeat:
                 timings[contender.name].append(timing)
     rows = {}
     for contender in contenders:

@@ -69,7 +69,8 @@ def _batches(kind: str, rows: int) -> list[pa.RecordBatch]:
         elif kind == "nan":
             columns[name] = pa.array(np.where(holes, np.nan, columns[name]))
     columns["weight"] = pa.array(rng.uniform(0.5, 2.0, rows))
-    return pa.table(columns).to_batches(BATCH_ROWS)
+    batches: list[pa.RecordBatch] = pa.table(columns).to_batches(BATCH_ROWS)
+    return batches
 
 
 def predict(model: snb.Predictor, table: pa.Table, workers: int) -> None:

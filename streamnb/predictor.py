@@ -365,11 +365,14 @@ def winners(joint: Floats, log_prior: Floats) -> Codes:
     `joint` is (n_classes, n_rows).
     """
     top = joint.max(axis=0)
-    winner = np.zeros(len(top), np.int32)
-    # From the last class to the first, which so wins a tie; argmax across rows takes several times longer.
-    for c in range(len(joint) - 1, 0, -1):
-        np.copyto(winner, c, where=joint[c] == top)
-    np.copyto(winner, 0, where=joint[0] == top)
+    if len(joint) > len(top):
+        winner = joint.argmax(axis=0).astype(np.int32)
+    else:
+        # Over many rows argmax across them takes several times longer than a comparison for each class; from the last
+        # class to the first, which so wins a tie.
+        winner = np.zeros(len(top), np.int32)
+        for c in range(len(joint) - 1, -1, -1):
+            np.copyto(winner, c, where=joint[c] == top)
     impossible = np.isneginf(top)
     if impossible.any():
         winner[impossible] = np.argmax(log_prior)

@@ -248,7 +248,8 @@ def test_an_interrupt_leaves_a_checkpoint(folder: Path, tmp_path: Path, workers:
     ]
     assert not output.exists()
     held = snb.State.load(checkpoint)
-    assert 2 <= len(held.ledger) < 12
+    # Four shards were begun: each worker may hold one, and one more may wait to be merged.
+    assert 3 - int(workers) <= len(held.ledger) < 12
     resumed = snb.fit(folder, schema=SCHEMA, checkpoint=checkpoint, resume=True)
     assert resumed == snb.fit(folder, schema=SCHEMA)
 
