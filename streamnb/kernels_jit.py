@@ -184,6 +184,11 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def _places(codes: Codes) -> NDArray[np.uint32]:
+    """Return codes as unsigned: Numba else asks of each whether it is negative and counts from the end."""
+    return _frozen(codes).view(np.uint32)
+
+
 def _column(values: NDArray[Any]) -> NDArray[Any]:
     """Return the values as one of the compiled types, in one piece."""
     if values.dtype == np.bool_:
@@ -195,7 +200,7 @@ def _column(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
-    codes, column = _frozen(groups.codes), _column(values)
+    codes, column = _places(groups.codes), _column(values)
     start = np.zeros(groups.n_classes) if pivot is None else pivot
     if present is None and groups.weight is None:
         pair = np.empty((groups.n_classes, 2))
@@ -214,10 +219,10 @@ def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
     shape = (groups.n_classes, n_categories + 1)
     if groups.weight is None:
         counts = np.zeros(shape, np.int64)
-        _count_jit(_frozen(groups.codes), categories, counts)
+        _count_jit(_places(groups.codes), categories, counts)
         return counts[:, 1:]
     weights = np.zeros(shape)
-    _weigh_jit(_frozen(groups.codes), categories, _frozen(groups.weight), weights)
+    _weigh_jit(_places(groups.codes), categories, _frozen(groups.weight), weights)
     return weights[:, 1:]
 
 

@@ -365,6 +365,7 @@ def winners(joint: Floats, log_prior: Floats) -> Codes:
     `joint` is (n_classes, n_rows).
     """
     top = joint.max(axis=0)
+    winner: Codes
     if len(joint) > len(top):
         winner = joint.argmax(axis=0).astype(np.int32)
     else:
