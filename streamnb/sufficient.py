@@ -124,11 +124,11 @@ class SufficientStatistics:
             raise MergeError(f"Expected states with label {mine.label!r}, got label {theirs.label!r}")
         for kind in BLOCKS:
             ours, yours = getattr(mine, kind), getattr(theirs, kind)
-            for name in ours:
-                if name not in yours:
-                    raise MergeError(f"Expected {kind} column {name!r} in both states, got it in one only")
-            for name in yours:
-                if name not in ours:
+            if ours == yours:
+                continue
+            ours, yours = dict.fromkeys(ours), dict.fromkeys(yours)  # looked up by name, in their order
+            for name in [*ours, *yours]:
+                if name not in ours or name not in yours:
                     raise MergeError(f"Expected {kind} column {name!r} in both states, got it in one only")
         for option in ("weight", "binarize", "infinite"):
             ours, yours = getattr(mine, option), getattr(theirs, option)
