@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
 import secrets
@@ -20,8 +21,9 @@ try:
 except ImportError:  # Windows: an open file cannot be removed there, so no lock is needed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["open_atomically", "write_bytes_atomically"]
+__all__ = ["open_atomically", "refuse_input_as_output", "write_bytes_atomically"]
 
+_DATA_SUFFIXES = (".parquet", ".parq", ".pq")
 _LEFTOVER_SECONDS = 3600.0
 _WRITE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
@@ -128,3 +130,25 @@ def _remove_leftovers(target: Path) -> None:
                 with suppress(OSError), Path(entry.path).open("rb") as stream:
                     if _lock(stream):
                         Path(entry.path).unlink()
+
+
+def refuse_input_as_output(output: str | os.PathLike[str], sources: Any) -> None:
+    """Refuse an output that is one of the inputs: a path, a file of a glob, or a Parquet file of a folder.
+
+    It would be read while it is written, or lose what it held, or be read as data the next time. Sources that are no
+    paths of this machine are passed over.
+
+    Raises:
+        SourceError: naming the output and the input.
+    """
+    target = os.path.realpath(output)
+    for source in sources if isinstance(sources, list | tuple) else [sources]:
+        if not isinstance(source, str | Path) or "://" in str(source):
+            continue
+        given = os.path.expanduser(source)  # noqa: PTH111 - the source may be a glob, which is no path
+        real = os.path.realpath(given)
+        inside = Path(target).is_relative_to(real) and Path(target).suffix in _DATA_SUFFIXES
+        # As many files as a glob names: it is listed once more when it is read.
+        named = real == target or target in map(os.path.realpath, glob.iglob(str(given), recursive=True))  # noqa: PTH207
+        if named or inside:
+            raise SourceError(f"Expected an output apart from the input, got {output}, which is in {source}")

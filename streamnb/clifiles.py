@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from itertools import chain
@@ -28,15 +27,16 @@ def note(message: str) -> None:
 
 def check_target(target: Path, sources: Sequence[str | Path] = ()) -> None:
     """Refuse, before any work, a target that cannot be written or that is what is read."""
+    from streamnb.atomic import refuse_input_as_output
     from streamnb.errors import SourceError
 
     if not target.parent.is_dir():
         raise SourceError(f"Cannot write {target}: the folder {target.parent} does not exist")
     if target.is_dir():
         raise SourceError(f"Cannot write {target}: it is a folder")
-    real = os.path.realpath(target)
-    if any(os.path.realpath(source) == real for source in sources):
-        raise SourceError(f"Expected an output apart from the input, got {target} as both")
+    if str(target) == "-":
+        raise SourceError("Expected the name of a file to write, got -; only predict writes to stdout")
+    refuse_input_as_output(target, list(sources))
 
 
 def chosen_schema(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from streamnb.atomic import open_atomically
+from streamnb.atomic import open_atomically, refuse_input_as_output
 from streamnb.engines import get_engine
-from streamnb.errors import DataError, SchemaError, SourceError, near_misses
+from streamnb.errors import DataError, SchemaError, near_misses
 from streamnb.predictor import Predictor
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard, Source
@@ -110,7 +109,7 @@ def scores(
     features = model.schema.features
     opened.check(features)  # file by file, so that an error names the file
     model.schema.check(opened.schema, features)
-    kept = list(opened.schema.names) if keep == "all" else list(keep)
+    kept = list(opened.schema.names) if keep == "all" else list(dict.fromkeys(keep))
     fields = [pa.field(PREDICTION, model.classes.type)]
     if proba:
         fields += [pa.field(f"{PROBABILITY}{label}", pa.float64()) for label in model.classes.to_pylist()]
@@ -158,7 +157,7 @@ def predict(
     2
     """
     output = Path(output)
-    _refuse_input_as_output(source, output)
+    refuse_input_as_output(output, source)
     rows = 0
     with ExitStack() as stack:
         found = stack.enter_context(scores(model, source, proba=proba, keep=keep, workers=workers, engine=engine))
@@ -176,15 +175,3 @@ def _writer(output: Path, stream: Any, schema: pa.Schema) -> Any:
     if output.suffix == ".csv":
         return pyarrow.csv.CSVWriter(stream, schema)  # writes the header at once
     return pq.ParquetWriter(stream, schema, compression="zstd")
-
-
-def _refuse_input_as_output(source: Any, output: Path) -> None:
-    """An output that stands among the inputs would be read while it is written, or lose the input."""
-    paths = source if isinstance(source, list | tuple) else [source]
-    target = Path(os.path.realpath(output))
-    for path in paths:
-        if not isinstance(path, str | Path):
-            continue
-        given = Path(os.path.realpath(path))
-        if given == target or (given.is_dir() and target.parent.is_relative_to(given)):
-            raise SourceError(f"Expected an output apart from the input, got {output}, which is in {path}")

@@ -740,3 +740,15 @@ def test_a_closed_pipe_is_quiet(files: Path, tmp_path: Path) -> None:
     found = subprocess.run(line, shell=True, capture_output=True, text=True, env=environment, timeout=60, check=True)
     assert found.stdout.startswith('"y","x","site"')
     assert found.stderr == ""
+
+
+def test_an_output_among_the_inputs_is_refused(data: Path, tmp_path: Path) -> None:
+    """No command writes onto a file that it reads, whether the file, its folder or a glob was named."""
+    victim = data / "part-0.parquet"
+    before = victim.read_bytes()
+    for source in (data, victim, f"{data}/*.parquet"):
+        error = error_of("fit", source, "--label", "y", "--numeric", "x", "-o", victim)
+        assert error.startswith("Expected an output apart from the input")
+    assert victim.read_bytes() == before
+    assert error_of("fit", data, "--label", "y", "-o", "-").startswith("Expected the name of a file to write, got -")
+    assert error_of("fit", "", "--label", "y", "-o", tmp_path / "a.snb") == "Expected a path, got an empty one"

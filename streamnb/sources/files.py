@@ -108,6 +108,8 @@ def discover(source: str | os.PathLike[str], filesystem: Any = None) -> list[Dat
 
 def _locate(given: str, filesystem: Any) -> tuple[Any, str, tuple[str, ...]]:
     """Return the filesystem (None: this machine's), the path without wildcards, and the parts from the first one on."""
+    if not given:
+        raise SourceError("Expected a path, got an empty one")
     if filesystem is None and not _URI.match(given):
         given = os.path.abspath(os.path.expanduser(given))  # noqa: PTH100, PTH111 - Path would drop a `//`
         if os.path.lexists(given):
