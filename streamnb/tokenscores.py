@@ -24,7 +24,7 @@ ENTRIES = 1 << 20
 
 
 class TokenRows(NamedTuple):
-    """The known tokens of some rows, each once in a row, by row.
+    """The known tokens of some rows, by row; one that stands twice in a row may have two entries, whose values add up.
 
     `rows`, `tokens` (int32) and `values` (float64) have shape (n_entries,); `present` (n_rows,) says which documents
     are not null, None meaning all.
