@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, MergeError
-from streamnb.kernels import Groups, Kernels, Sums, implementation, measure
+from streamnb.kernels import Groups, implementation, measure
 from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 
@@ -75,14 +75,12 @@ class FeatureSums:
         sums = cls(groups.n_classes, len(block), groups.weight is not None)
         if not len(groups) or not block:
             return sums
-        kernels = implementation()
-        shape = (len(block), groups.n_classes)
-        count, weight, total = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        for j, column in enumerate(block):
+            _refuse_negative(column, j)
         with np.errstate(all="ignore"):
-            for j, column in enumerate(block):
-                count[j], weight[j], total[j], _ = _measure_counts(kernels, groups, column, j, infinite)
+            found, _ = measure(implementation(), groups, block, 0, None, infinite)
         whole = np.ascontiguousarray
-        sums._put(whole(count.T), whole(weight.T), whole(total.T))
+        sums._put(whole(found.number.T), whole(found.weight.T), whole(found.deviation.T))
         return sums
 
     @classmethod
@@ -157,7 +155,7 @@ class FeatureSums:
         self._weight = weight if self.weighted else None
 
 
-def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int, infinite: str) -> Sums:
+def _refuse_negative(column: Column, place: int) -> None:
     values = column.values
     # Not "min < 0": a NaN anywhere makes the minimum NaN.
     if values.dtype.kind in "if" and not values.min() >= 0:
@@ -169,8 +167,6 @@ def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int
         if negative.any():
             row = int(negative.argmax())
             raise DataError(f"Expected a count of at least 0, got {float(values[row])}", column=place, row=row)
-    sums, _ = measure(kernels, groups, column, place, None, infinite)
-    return sums
 
 
 class CategoryCounts:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, SchemaError
-from streamnb.protocols import BATCH_ROWS, Codes, Column, Flags, Floats
+from streamnb.protocols import Codes, Column, Flags, Floats
 from streamnb.schema import Schema
 from streamnb.textcolumn import TextColumn
 from streamnb.vocabulary import Vocabulary, category_type, plain_type
@@ -64,7 +64,7 @@ class Training:
 
 
 class Intake:
-    """The way in for data of any kind: checked against a schema, cut to the columns wanted and to `BATCH_ROWS`.
+    """The way in for data of any kind: checked against a schema, cut to the columns wanted and to the schema's `batch_rows`.
 
     The last schema that passed is remembered, so that a stream of small batches is checked once.
     """
@@ -84,13 +84,13 @@ class Intake:
         else:
             batches = _reader(data)
             arrow_schema = batches.schema
-        index = self._index(arrow_schema)
+        index, rows = self._index(arrow_schema), self.schema.batch_rows
         for batch in batches:
             selected = batch if index is None else batch.select(index)
-            if selected.num_rows <= BATCH_ROWS:
+            if selected.num_rows <= rows:
                 yield selected
             else:
-                yield from (selected.slice(i, BATCH_ROWS) for i in range(0, selected.num_rows, BATCH_ROWS))
+                yield from (selected.slice(i, rows) for i in range(0, selected.num_rows, rows))
 
     def _index(self, arrow_schema: pa.Schema) -> list[int] | None:
         """Where the columns stand; None when the data has just these, in this order."""

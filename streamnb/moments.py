@@ -238,15 +238,11 @@ class Moments:
 
 def _measured(groups: Groups, block: Sequence[Column], place: int, pivot: Floats | None, infinite: str) -> Cells:
     """The moments of some columns of a batch, the first of them column `place`: arrays (n_features, n_classes)."""
-    kernels = implementation()
-    shape = (len(block), groups.n_classes)
-    number = np.empty(shape, np.int64)
-    weight, deviation, square, used = np.empty((4, *shape))
-    near = np.full(shape, np.nan) if pivot is None else np.array(pivot[:, place : place + len(block)].T, order="C")
-    for j, column in enumerate(block):
-        sums, used[j] = measure(kernels, groups, column, place + j, near[j], infinite)
-        number[j], weight[j], deviation[j], square[j] = sums
-    return _cells_of(Sums(number, weight, deviation, square), used)
+    if pivot is None:
+        near = np.full((len(block), groups.n_classes), np.nan)
+    else:
+        near = np.array(pivot[:, place : place + len(block)].T, order="C")
+    return _cells_of(*measure(implementation(), groups, block, place, near, infinite))
 
 
 def _cells_of(sums: Sums, pivot: Floats) -> Cells:

@@ -11,12 +11,18 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from streamnb.errors import SchemaError, near_misses
+from streamnb.protocols import BATCH_ROWS
 from streamnb.text import Text, content_kind
 from streamnb.vocabulary import is_text, plain_type
 
 __all__ = ["BLOCKS", "Schema"]
 
 BLOCKS = ("numeric", "categorical", "binary", "counts", "text")
+
+BATCH_CELLS = 1 << 22
+"""Cells of a batch: doubles of 32 MiB."""
+
+LEAST_BATCH_ROWS = 1024
 """The kinds of feature column, in the order in which a state keeps them."""
 
 
@@ -120,6 +126,17 @@ class Schema:
     def columns(self) -> tuple[str, ...]:
         """Every column that training reads: label, features, weight."""
         return (self.label, *self.features, *(() if self.weight is None else (self.weight,)))
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows are counted at a time: the fewer, the wider the table, and a function of the schema alone.
+
+        >>> Schema(label="y", numeric=["a", "b"]).batch_rows, Schema(label="y", numeric=map(str, range(500))).batch_rows
+        (131072, 8192)
+        """
+        most = BATCH_ROWS if self.text else 2 * BATCH_ROWS
+        rows = BATCH_CELLS // len(self.columns)
+        return min(most, max(LEAST_BATCH_ROWS, 1 << max(rows.bit_length() - 1, 0)))
 
     def threshold(self, column: str) -> float | None:
         """Return the threshold above which a binary column counts as 1; None where it must be 0/1 already."""

@@ -41,6 +41,9 @@ class SufficientStatistics:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        # Through one shard, a file's dictionaries are taken whole: else each batch finds a few more of its values,
+        # and the categories are sorted and numbered anew each time.
+        self.keep_unused = False
         weighted = schema.weight is not None
         self.classes = Vocabulary()
         self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -309,18 +312,29 @@ class SufficientStatistics:
             place = self._place_of(name, column.values)
             if (place >= 0).all():
                 return vocabulary, np.arange(len(vocabulary), dtype=np.intp), place
-        codes = column.codes
-        used = np.bincount(codes[codes >= 0], minlength=len(column.values)) > 0
+        found = column.values
+        if not self.keep_unused:
+            codes = column.codes
+            used = np.bincount(codes[codes >= 0], minlength=len(found)) > 0
+            found = found.filter(pa.array(used, pa.bool_()))
         try:
-            union, grown, _ = vocabulary.union(
-                Vocabulary.of(column.values.filter(pa.array(used, pa.bool_()))), widen=True
-            )
+            union, grown, _ = vocabulary.union(Vocabulary.of(found), widen=True)
         except MergeError as error:
             raise MergeError(f"{error} - categorical column {name!r}") from None
         values = column.values
         if values.type != union.type and len(union):
             values = values.cast(union.type)
         return union, grown, union.index(values).astype(np.intp)
+
+    def drop_unused(self) -> None:
+        """Forget the categories that no row has, which `keep_unused` kept; from here on they are not kept."""
+        self.keep_unused = False
+        for name, counts in self.categorical.items():
+            used = counts.rows.any(axis=0)
+            if not used.all():
+                self.categories[name] = Vocabulary(self.categories[name].values.filter(pa.array(used)))
+                kept = {key: array[:, used] for key, array in counts.arrays().items()}
+                self.categorical[name] = CategoryCounts.from_arrays(kept)
 
     def _place_of(self, name: str, values: pa.Array) -> Index:
         """Where values stand among a column's categories; batches of one row group bring the same dictionary."""

@@ -45,9 +45,10 @@ class Counted:
 def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
     """Count one shard from the first row to the last; equal to a plain loop of `update` over its batches."""
     statistics = SufficientStatistics(schema)
+    statistics.keep_unused = True
     rows = 0
     try:
-        for batch in shard.batches(schema.columns):
+        for batch in shard.batches(schema.columns, schema.batch_rows):
             raise_if_stopped()
             try:
                 statistics.update(batch)
@@ -61,6 +62,7 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
         if on_error == "raise":
             raise
         return Counted(shard, None, "", 0, str(error))
+    statistics.drop_unused()
     return Counted(shard, statistics, digest(statistics), rows)
 
 

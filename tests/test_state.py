@@ -19,7 +19,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import streamnb as snb
-from streamnb.protocols import BATCH_ROWS
 
 X = snb.Schema(label="y", numeric=["x"])
 FULL = snb.Schema(label="y", numeric=["x"], categorical=["c"], binary=["b"], counts=["n"])
@@ -453,7 +452,7 @@ def test_a_stream_that_breaks_counts_nothing() -> None:
 @pytest.mark.parametrize("chunked", [False, True])
 def test_errors_name_the_row_of_what_was_handed_in(chunked: bool) -> None:
     """Large inputs are cut inside; the row in a message counts from the start of the input, and nothing is counted."""
-    n = BATCH_ROWS + 1000
+    n = X.batch_rows + 1000
     x = np.zeros(n)
     x[n - 5] = np.inf
     table = pa.table({"y": pa.array(["a", None]).take(pa.array(np.arange(n) % 2)), "x": x, "n": np.arange(n) % 3})
@@ -478,7 +477,7 @@ def test_errors_name_the_row_of_what_was_handed_in(chunked: bool) -> None:
 
 def test_large_inputs_are_counted_whole() -> None:
     """More rows than one batch, in one record batch: the same as row groups of any size."""
-    n = 2 * BATCH_ROWS + 17
+    n = 2 * FULL.batch_rows + 17
     generator = np.random.default_rng(0)
     table = pa.table(
         {

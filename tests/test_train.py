@@ -103,7 +103,7 @@ def test_a_fit_is_the_plain_loop(folder: Path) -> None:
     total = snb.State(SCHEMA)
     for shard in open_source(folder).shards():
         part = snb.State(SCHEMA, shard=shard.id)
-        for batch in shard.batches(SCHEMA.columns):
+        for batch in shard.batches(SCHEMA.columns, SCHEMA.batch_rows):
             part.update(batch)
         total.merge(part)
     fitted = snb.fit(folder, schema=SCHEMA)
@@ -644,7 +644,7 @@ def test_an_empty_file_adds_nothing(folder: Path) -> None:
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow holds as much for sixteen row groups as for two: batches come and go."""
     rng = np.random.default_rng(0)
-    group = pa.table({"y": rng.integers(4, size=65_536), **{f"x{i}": rng.normal(size=65_536) for i in range(4)}})
+    group = pa.table({"y": rng.integers(4, size=131_072), **{f"x{i}": rng.normal(size=131_072) for i in range(4)}})
     held: list[int] = []
     update = SufficientStatistics.update
 
@@ -662,7 +662,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.
         held.clear()
         before = pa.total_allocated_bytes()
         state = snb.fit(path, label="y", workers=1)
-        assert state.n_rows == groups * 65_536
+        assert state.n_rows == groups * 131_072
         assert len(held) == groups
         peaks.append(max(held) - before)
     assert peaks[1] <= 1.5 * peaks[0] + (8 << 20)

@@ -66,8 +66,8 @@ class ParquetShard:
         group = next((i for i, end in enumerate(ends) if row < end), len(ends) - 1)
         return f"{self.file.label}, row group {self.first_group + group}, row {self.first_row + row}"
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield exactly these columns in batches of `BATCH_ROWS` rows, strings perhaps as dictionary codes.
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield exactly these columns in batches of `rows` rows, strings perhaps as dictionary codes.
 
         Raises:
             SourceError: a file that has changed since it was planned, or a page that cannot be read; what was
@@ -76,20 +76,20 @@ class ParquetShard:
         """
         self._check_columns(columns)
         self.file.check_unchanged()
-        rows = 0
-        with closing(self._batches(columns)) as batches:
+        done = 0
+        with closing(self._batches(columns, rows)) as batches:
             while True:
                 try:
                     batch = next(batches, None)
                 except (OSError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
-                    raise self._unreadable(rows, (str(error).splitlines() or [type(error).__name__])[0]) from error
+                    raise self._unreadable(done, (str(error).splitlines() or [type(error).__name__])[0]) from error
                 if batch is None:
                     break
                 yield batch
-                rows += batch.num_rows
-        if rows != self.rows:
+                done += batch.num_rows
+        if done != self.rows:
             # Polars ends its stream in silence when one of its threads panics over a damaged page.
-            raise self._unreadable(min(rows, self.rows - 1), f"the reader gave {rows} of {self.rows} rows")
+            raise self._unreadable(min(done, self.rows - 1), f"the reader gave {done} of {self.rows} rows")
         self.file.check_unchanged()
 
     def _check_columns(self, columns: Sequence[str]) -> None:
@@ -106,11 +106,11 @@ class ParquetShard:
             f"Expected a readable Parquet file, got a damaged one: {problem} - {self.file.name} ({place})"
         )
 
-    def _batches(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str], rows: int) -> Generator[pa.RecordBatch]:
         there = set(self.schema.names)
         own = [name for name in dict.fromkeys(columns) if name in there]
         constant = {
-            name: _constant(value, self.types[name], min(self.rows, BATCH_ROWS))
+            name: _constant(value, self.types[name], min(self.rows, rows))
             for name, value in self.file.hive
             if name in columns and name not in own
         }
@@ -118,7 +118,7 @@ class ParquetShard:
             readers: list[Iterable[pa.RecordBatch]] = []
             numbers = [] if self.reader == "arrow" else for_polars(self.file, self.schema, own, self.rows)
             if numbers:
-                fast = recut(polars_batches(self.file, self.first_row, self.rows, self._types(numbers)))
+                fast = recut(polars_batches(self.file, self.first_row, self.rows, self._types(numbers), rows), rows)
                 stack.enter_context(closing(fast))
                 try:
                     readers.append(chain([next(fast)], fast))
@@ -128,12 +128,15 @@ class ParquetShard:
             if others:
                 groups = range(self.first_group, self.first_group + len(self.group_rows))
                 slow = recut(
-                    arrow_batches(self.file, list(groups), self._types(others), verify_checksums=self.verify_checksums)
+                    arrow_batches(
+                        self.file, list(groups), self._types(others), rows, verify_checksums=self.verify_checksums
+                    ),
+                    rows,
                 )
                 readers.append(slow)
                 stack.enter_context(closing(slow))
             if not own:
-                readers.append(self._row_counts())
+                readers.append(self._row_counts(rows))
             for parts in zip(*readers, strict=True):
                 found = {name: part.column(name) for part in parts for name in part.schema.names} if own else {}
                 found |= {name: array.slice(0, parts[0].num_rows) for name, array in constant.items()}
@@ -142,10 +145,10 @@ class ParquetShard:
     def _types(self, names: Sequence[str]) -> dict[str, pa.DataType]:
         return {name: self.types[name] for name in names}
 
-    def _row_counts(self) -> Iterator[pa.RecordBatch]:
+    def _row_counts(self, rows: int) -> Iterator[pa.RecordBatch]:
         """Where every column comes from the path, only the numbers of rows are left to yield."""
-        for start in range(0, self.rows, BATCH_ROWS):
-            yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, self.rows - start))], names=[""])
+        for start in range(0, self.rows, rows):
+            yield pa.RecordBatch.from_arrays([pa.nulls(min(rows, self.rows - start))], names=[""])
 
 
 def _constant(value: str | None, dtype: pa.DataType, rows: int) -> pa.Array:
