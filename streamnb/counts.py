@@ -10,14 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, MergeError
-from streamnb.kernels import Groups, implementation, measure
+from streamnb.kernels import Groups, add_table, implementation, measure
 from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 
 __all__ = ["CategoryCounts", "FeatureSums"]
-
-SPARSE = 4
-"""A batch is counted without a table when that would have more cells than this many for each row."""
 
 
 class FeatureSums:
@@ -226,8 +223,7 @@ class CategoryCounts:
     def add(self, groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Count a batch whose class i is class index[i] here, and whose category j is category categories[j].
 
-        Two codes may stand for one category; a code that no row uses may have -1. When classes × categories are
-        many more than the rows, each row is added by itself, and no table of the batch is made.
+        Two codes may stand for one category; a code that no row uses may have -1.
 
         Raises:
             ValueError: a code outside of `categories`.
@@ -236,24 +232,10 @@ class CategoryCounts:
             return
         if codes.min() < -1 or codes.max() >= len(categories):
             raise ValueError(f"expected codes from -1 to {len(categories) - 1}, got others")
-        if groups.n_classes * len(categories) > SPARSE * max(len(codes), 4096):
-            there = np.flatnonzero(codes >= 0)
-            cells = index[groups.codes[there]] * self.n_categories + categories[codes[there]]
-            np.add.at(self.rows.reshape(-1), cells, 1)
-            if groups.weight is not None:
-                np.add.at(self.counts.reshape(-1), cells, groups.weight[there])
-            return
-        used = np.flatnonzero(categories >= 0)
-        distinct = np.bincount(categories[used], minlength=1).max() <= 1
-        kinds = [(self.rows, groups.unweighted)] + ([(self.counts, groups)] if self.weighted else [])
-        for array, rows in kinds:
-            table = implementation().table(rows, codes, len(categories))
-            if len(used) < len(categories):
-                table = table[:, used]
-            if distinct:
-                _add_table(array, table, index, categories[used])
-            else:
-                np.add.at(array, np.ix_(index, categories[used]), table)
+        count = implementation().count
+        count(groups, codes, index, categories, self.counts)
+        if self._rows is not None:
+            count(groups, codes, index, categories, self._rows)
 
     def merge(self, other: Self, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Add another's counts: its class i is class index[i] here, its category j is category categories[j].
@@ -264,7 +246,7 @@ class CategoryCounts:
         if self.weighted != other.weighted:
             raise MergeError(f"Expected category counts with weights={self.weighted}, got weights={other.weighted}")
         for name, array in self.arrays().items():
-            _add_table(array, other.arrays()[name], index, categories)
+            add_table(array, other.arrays()[name], index, categories)
 
     def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
         """Make room for new classes: the old class i becomes class index[i] of n_classes."""
@@ -303,18 +285,3 @@ class CategoryCounts:
         for name, array in self.arrays().items():
             arrays[name][places] = array
         self._take(arrays)
-
-
-def _add_table(array: NDArray[Any], table: NDArray[Any], index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
-    """Add a table to some places of an array, in place; `index` and `categories` have no position twice."""
-    if _is_everything(categories, array.shape[1]):
-        if _is_everything(index, len(array)):
-            array += table
-        else:
-            array[index] += table
-    else:
-        array[np.ix_(index, categories)] += table
-
-
-def _is_everything(index: NDArray[np.intp], length: int) -> bool:
-    return len(index) == length and bool((index == np.arange(length)).all())

@@ -213,6 +213,10 @@ def _bits(buffer: pa.Buffer, offset: int, length: int) -> Flags:
     return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + length].view(np.bool_)
 
 
+EXACT_INTEGERS = 2**53
+EXACT_DIGITS = 15
+"""Up to here a double holds every integer."""
+
 # By Arrow type id, because asking a type what it is costs more than all the rest for a batch of one row.
 PLAIN = {
     dtype.id: np.dtype(dtype.to_pandas_dtype())
@@ -251,7 +255,29 @@ def _other_numbers(array: pa.Array) -> Column:
     if pa.types.is_boolean(dtype):
         bits = _bits(array.buffers()[1], array.offset, len(array)) if len(array) else np.zeros(0, np.bool_)
         return Column(bits.view(np.uint8), _valid(array))
+    if pa.types.is_decimal128(dtype) and 0 <= dtype.scale <= 22 and len(array):
+        return _decimals(array)
     return _numbers(array.cast(pa.float64()), None)
+
+
+def _decimals(array: pa.Array) -> Column:
+    """Decimals of up to 22 places: one division of two exact doubles, which rounds each as Python reads its text.
+
+    Arrow's cast is five times slower and often one unit in the last place off. It serves where the digits are more
+    than a double holds; value by value, so that what becomes of one does not depend on its neighbours.
+    """
+    dtype, valid = array.type, _valid(array)
+    words = np.frombuffer(array.buffers()[1], "<i8", 2 * len(array), 16 * array.offset).reshape(-1, 2)
+    low, high = words[:, 0], words[:, 1]
+    values = low / 10.0**dtype.scale
+    if dtype.precision > EXACT_DIGITS:
+        large = ((low >> 63) != high) | (low > EXACT_INTEGERS) | (low < -EXACT_INTEGERS)
+        if valid is not None:
+            large &= valid
+        if large.any():
+            place = np.flatnonzero(large)
+            values[place] = array.take(pa.array(place)).cast(pa.float64()).to_numpy()
+    return Column(values, valid)
 
 
 def _zero_or_one(column: Column, schema: Schema, name: str, kept: NDArray[np.intp] | None) -> Column:

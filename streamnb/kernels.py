@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 from streamnb.errors import DataError
 from streamnb.protocols import Codes, Column, Flags, Floats
 
-__all__ = ["Groups", "Kernels", "Pieces", "Sums", "implementation", "measure", "numpy_kernels"]
+__all__ = ["Groups", "Kernels", "Pieces", "Sums", "add_table", "implementation", "measure", "numpy_kernels"]
 
 CHUNK = 32_768
 """Values handled at a time: 256 KiB, which stays in a core's own cache together with the column they come from."""
 
 PROBE = 256
 """Values looked at first for NaN: a column that holds NaN mostly shows one early, and is then summed once only."""
+
+SPARSE = 4
+"""A batch is counted without a table of its own when that would have more cells than this many for each row."""
 
 FEW = 4
 """Up to one missing cell in this many is filled in; beyond it, the rows are picked instead."""
@@ -171,7 +174,7 @@ class SumsKernel(Protocol):
 
 
 class FourKernel(Protocol):
-    """Sum four columns of one type as `SumsKernel` does each, to the same bits; optional, for it is only faster.
+    """Sum four columns as `SumsKernel` does each, to the same bits; optional, for it is only faster.
 
     `pivot` and what is returned have shape (4, n_classes).
     """
@@ -181,10 +184,21 @@ class FourKernel(Protocol):
     ) -> Sums: ...
 
 
-class TableKernel(Protocol):
-    """Count category codes per class: (n_classes, n_categories), int64, or float64 where rows have weights."""
+class CountKernel(Protocol):
+    """Count the category codes of a batch into a table, in place; where the table is of floats, add the weights.
 
-    def __call__(self, groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]: ...
+    Class i of the batch has row index[i] of the table, and code j has column categories[j]; code -1 is a missing cell.
+    Two codes may have one column; a code that no row uses may have -1.
+    """
+
+    def __call__(
+        self,
+        groups: Groups,
+        codes: Codes,
+        index: NDArray[np.intp],
+        categories: NDArray[np.intp],
+        table: NDArray[Any],
+    ) -> None: ...
 
 
 class Pieces(NamedTuple):
@@ -213,7 +227,7 @@ class Kernels(NamedTuple):
 
     name: str
     sums: SumsKernel
-    table: TableKernel
+    count: CountKernel
     cut: CutKernel | None = None
     four: FourKernel | None = None
 
@@ -272,20 +286,25 @@ def measure(
                     array[four] = part
                 left.difference_update(four)
     for j in sorted(left):
-        found, used[j] = _measure_one(kernels, groups, block[j], place + j, None if pivot is None else pivot[j], infinite)
+        found, used[j] = _measure_one(
+            kernels, groups, block[j], place + j, None if pivot is None else pivot[j], infinite
+        )
         for array, part in zip(sums, found, strict=True):
             array[j] = part
     return sums, used
 
 
 def _fours(block: Sequence[Column]) -> Iterator[list[int]]:
-    """Yield the numbers of four columns at a time, of one type and in one piece each; what is left over is not named."""
+    """Yield the numbers of four columns at a time, of one type where that can be; up to three are left over."""
     alike: dict[np.dtype[Any], list[int]] = {}
     for j, column in enumerate(block):
-        if column.values.flags.c_contiguous and column.values.flags.aligned:
-            alike.setdefault(column.values.dtype, []).append(j)
+        alike.setdefault(column.values.dtype, []).append(j)
+    left: list[int] = []
     for columns in alike.values():
-        yield from (columns[low : low + 4] for low in range(0, len(columns) - 3, 4))
+        whole = len(columns) - len(columns) % 4
+        yield from (columns[low : low + 4] for low in range(0, whole, 4))
+        left += columns[whole:]
+    yield from (left[low : low + 4] for low in range(0, len(left) - 3, 4))
 
 
 def _early_flags(column: Column) -> Flags | None:
@@ -410,15 +429,44 @@ def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Fl
     return Sums(number, total, deviation, square)
 
 
-def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
-    """Count category codes per class; -1, a missing cell, has a column of its own that is then left out."""
-    width = n_categories + 1
+def _count(
+    groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp], table: NDArray[Any]
+) -> None:
+    """Count a batch by itself and add that, or each row by itself where that would be many more cells."""
+    weight = groups.weight if table.dtype.kind == "f" else None
+    width = len(categories) + 1  # -1, a missing cell, has a column of its own that is then left out
+    if groups.n_classes * width > SPARSE * max(len(codes), 4096):
+        there = np.flatnonzero(codes >= 0)
+        cells = index[groups.codes[there]] * table.shape[1] + categories[codes[there]]
+        np.add.at(table.reshape(-1), cells, 1 if weight is None else weight[there])
+        return
     places = np.multiply(groups.codes, width, dtype=np.intp)
     places += codes
     places += 1
-    counts = np.bincount(places, groups.weight, minlength=groups.n_classes * width)
-    return counts.reshape(groups.n_classes, width)[:, 1:]
+    batch = np.bincount(places, weight, minlength=groups.n_classes * width).reshape(groups.n_classes, width)[:, 1:]
+    used = np.flatnonzero(categories >= 0)
+    if len(used) < len(categories):
+        batch = batch[:, used]
+    if np.bincount(categories[used], minlength=1).max() <= 1:
+        add_table(table, batch, index, categories[used])
+    else:
+        np.add.at(table, np.ix_(index, categories[used]), batch)
 
 
-numpy_kernels = Kernels("numpy", _sums, _table)
+def add_table(table: NDArray[Any], more: NDArray[Any], index: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
+    """Add to some rows and columns of a table, in place; `index` and `columns` have no position twice."""
+    if _is_everything(columns, table.shape[1]):
+        if _is_everything(index, len(table)):
+            table += more
+        else:
+            table[index] += more
+    else:
+        table[np.ix_(index, columns)] += more
+
+
+def _is_everything(index: NDArray[np.intp], length: int) -> bool:
+    return len(index) == length and bool((index == np.arange(length)).all())
+
+
+numpy_kernels = Kernels("numpy", _sums, _count)
 """The kernels that need nothing but NumPy."""

@@ -203,14 +203,20 @@ def _sum_present(codes: Any, values: Any, present: Any, weight: Any, pivot: Any,
                 out[j, k] += sums[j, 2, k] + sums[j, 3, k]
 
 
-def _count(codes: Any, categories: Any, table: Any) -> None:
+def _count_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any) -> None:
     for i in range(len(codes)):
-        table[codes[i], categories[i] + 1] += 1
+        if categories[i] >= 0:
+            column = columns[np.uint32(categories[i])]
+            if column >= 0:
+                table[index[codes[i]], np.uint64(column)] += 1
 
 
-def _weigh(codes: Any, categories: Any, weight: Any, table: Any) -> None:
+def _weigh_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any, weight: Any) -> None:
     for i in range(len(codes)):
-        table[codes[i], categories[i] + 1] += weight[i]
+        if categories[i] >= 0:
+            column = columns[np.uint32(categories[i])]
+            if column >= 0:
+                table[index[codes[i]], np.uint64(column)] += weight[i]
 
 
 def _cut_all(
@@ -279,8 +285,8 @@ _sum_all_jit = _compiled(_sum_all)
 _sum_four_jit: Any = _compiled(_sum_four)
 _sum_four_present_jit: Any = _compiled(_sum_four_present)
 _sum_present_jit = _compiled(_sum_present)
-_count_jit = _compiled(_count)
-_weigh_jit = _compiled(_weigh)
+_count_all_jit = _compiled(_count_all)
+_weigh_all_jit = _compiled(_weigh_all)
 _cut_all_jit: Any = _compiled(_cut_all)
 
 _NO_FLAGS = np.zeros(0, np.uint8)
@@ -328,6 +334,9 @@ def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Fl
 
 def _four(groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flags | None], pivot: Floats) -> Sums:
     codes, columns = _places(groups.codes), [_column(column) for column in values]
+    if len({column.dtype for column in columns}) > 1:
+        # Loops are compiled for four of one type; widening a column takes a fraction of summing it alone.
+        columns = [_frozen(column.astype(np.float64)) for column in columns]
     start = _frozen(np.ascontiguousarray(pivot.T).reshape(-1))
     weight = _frozen(_NO_WEIGHT if groups.weight is None else groups.weight)
     if all(flags is None for flags in present):
@@ -343,16 +352,20 @@ def _four(groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flag
     return Sums(number.T, total, three[:, :4].T, three[:, 4:8].T)
 
 
-def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
-    categories = _frozen(np.ascontiguousarray(codes, np.int32))
-    shape = (groups.n_classes, n_categories + 1)
-    if groups.weight is None:
-        counts = np.zeros(shape, np.int64)
-        _count_jit(_places(groups.codes), categories, counts)
-        return counts[:, 1:]
-    weights = np.zeros(shape)
-    _weigh_jit(_places(groups.codes), categories, _frozen(groups.weight), weights)
-    return weights[:, 1:]
+def _count(
+    groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp], table: NDArray[Any]
+) -> None:
+    given = (
+        _places(groups.codes),
+        _frozen(np.ascontiguousarray(codes, np.int32)),
+        _frozen(np.ascontiguousarray(index, np.intp)).view(np.uintp),
+        _frozen(np.ascontiguousarray(categories, np.intp)),
+        table,
+    )
+    if table.dtype.kind == "f" and groups.weight is not None:
+        _weigh_all_jit(*given, _frozen(groups.weight))
+    else:
+        _count_all_jit(*given)
 
 
 def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int) -> Pieces:
@@ -370,5 +383,5 @@ def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.
         size *= 8
 
 
-jit_kernels = Kernels("numba", _sums, _table, _cut, _four)
+jit_kernels = Kernels("numba", _sums, _count, _cut, _four)
 """The kernels compiled by Numba; each loop is compiled at its first use, and kept on disk where that is possible."""

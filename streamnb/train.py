@@ -45,7 +45,7 @@ class Counted:
 def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
     """Count one shard from the first row to the last; equal to a plain loop of `update` over its batches."""
     statistics = SufficientStatistics(schema)
-    statistics.keep_unused = True
+    statistics.in_shard = True
     rows = 0
     try:
         for batch in shard.batches(schema.columns, schema.batch_rows):
@@ -62,7 +62,7 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
         if on_error == "raise":
             raise
         return Counted(shard, None, "", 0, str(error))
-    statistics.drop_unused()
+    statistics.leave_shard()
     return Counted(shard, statistics, digest(statistics), rows)
 
 

@@ -159,6 +159,18 @@ class Vocabulary:
         union = Vocabulary(sort(pa.concat_arrays([mine, late])) if len(mine) else theirs)
         return union, union.index(mine).astype(np.intp), union.index(theirs).astype(np.intp)
 
+    def extended(self, values: pa.Array, place: Index) -> tuple[Vocabulary, Index]:
+        """Return this one with the values that it lacks at its end, in no order, and where each value stands in it.
+
+        For a while of counting only: sorting and numbering anew, each time a few values come, would take most of it.
+        `values` has this one's type and no null; `place` is `index(values)`.
+        """
+        late = values.filter(pa.array(place < 0))
+        longer = Vocabulary(pa.concat_arrays([self.values, late.unique()]) if len(self) else late.unique())
+        where = place.copy()
+        where[place < 0] = len(self) + Vocabulary(longer.values.slice(len(self))).index(late)
+        return longer, where
+
     def _same_type(self, other: Vocabulary, *, widen: bool) -> tuple[pa.Array, pa.Array]:
         if self.type == other.type:
             return self.values, other.values

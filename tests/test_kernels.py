@@ -172,18 +172,26 @@ def test_the_same_rows_give_the_same_bits(kernel):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_table_counts_pairs(kernel, weighted):
-    """The table holds the rows, or the weights, of each pair of class and category; −1 is counted nowhere."""
+@pytest.mark.parametrize("wide", [False, True])
+def test_codes_are_counted_in_place(kernel, weighted, wide):
+    """Each pair of class and category gets its rows, or their weights; codes may share a column, -1 is nowhere."""
     rng = np.random.default_rng(6)
     codes, categories = rng.integers(0, 4, 999), rng.integers(-1, 6, 999).astype(np.int32)
     weight = rng.integers(1, 5, 999) / 4 if weighted else None
-    table = kernel.table(Groups(codes, 5, weight), categories, 7)
-    expected = np.zeros((5, 7))
+    columns = np.full(20_000 if wide else 8, -1)
+    columns[:7] = [3, 0, 3, 8, 5, 1, 2]
+    index = np.array([2, 0, 1, 4, 3])
+    table = np.full((6, 9), 10.0 if weighted else 10)
+    expected = table.copy()
     for i in range(999):
         if categories[i] >= 0:
-            expected[codes[i], categories[i]] += 1 if weight is None else weight[i]
+            expected[index[codes[i]], columns[categories[i]]] += 1 if weight is None else weight[i]
+    kernel.count(Groups(codes, 5, weight), categories, index, columns, table)
     np.testing.assert_array_equal(table, expected)
     assert table.dtype == (np.float64 if weighted else np.int64)
+    rows = np.zeros((6, 9), np.int64)
+    kernel.count(Groups(codes, 5, weight), categories, index, columns, rows)
+    assert rows.sum() == (categories >= 0).sum()
 
 
 @settings(deadline=None, max_examples=60)
@@ -300,7 +308,7 @@ def test_where_no_folder_can_be_written_loops_are_compiled_anew(monkeypatch):
         return compile_now(*args, **options)
 
     monkeypatch.setattr(numba, "njit", read_only)
-    count = kernels_jit._compiled(kernels_jit._count)
+    count = kernels_jit._compiled(kernels_jit._count_all)
     table = np.zeros((1, 2), np.int64)
-    count(np.zeros(3, np.int32), np.zeros(3, np.int32), table)
+    count(np.zeros(3, np.int32), np.zeros(3, np.int32), np.zeros(1, np.intp), np.ones(1, np.intp), table)
     assert table.tolist() == [[0, 3]]

@@ -446,6 +446,20 @@ def test_a_stream_that_breaks_counts_nothing() -> None:
     assert state.to_bytes() == before
 
 
+def test_a_decimal_counts_as_python_reads_its_text() -> None:
+    """Each is the double nearest to it, whatever stands beside it: one division of two exact numbers."""
+    generator = np.random.default_rng(0)
+    for scale in (0, 2, 9, 18):
+        digits = [int(n) for n in generator.integers(-(2**53), 2**53, 300)] + [10**24 + 1, -(10**30)]
+        for numbers in (digits[:300], digits):
+            column = pa.array([None, *(Decimal(n).scaleb(-scale) for n in numbers)], pa.decimal128(38, scale))
+            table = pa.table({"y": [str(i) for i in range(len(column))], "x": column})
+            means = counted(X, table).to_table().sort_by("class")
+            found = dict(zip(means["class"].to_pylist(), means["mean"].to_pylist(), strict=True))
+            for i, n in list(enumerate(numbers, 1))[:300]:
+                assert found[str(i)] == float(Decimal(n).scaleb(-scale))
+
+
 # --- batches larger than a batch --------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streamnb.errors import SchemaError, SourceError, near_misses
 from streamnb.protocols import BATCH_ROWS
-from streamnb.sources.batching import recut
+from streamnb.sources.batching import recut, sizes_of
 from streamnb.sources.files import DataFile
 from streamnb.sources.footer import Footer, cut, read_footer
 from streamnb.sources.readers import arrow_batches, for_polars, polars_batches
@@ -67,7 +67,7 @@ class ParquetShard:
         return f"{self.file.label}, row group {self.first_group + group}, row {self.first_row + row}"
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield exactly these columns in batches of `rows` rows, strings perhaps as dictionary codes.
+        """Yield exactly these columns in batches of up to `rows` rows, strings perhaps as dictionary codes.
 
         Raises:
             SourceError: a file that has changed since it was planned, or a page that cannot be read; what was
@@ -108,6 +108,7 @@ class ParquetShard:
 
     def _batches(self, columns: Sequence[str], rows: int) -> Generator[pa.RecordBatch]:
         there = set(self.schema.names)
+        sizes = list(sizes_of(self.group_rows, rows))
         own = [name for name in dict.fromkeys(columns) if name in there]
         constant = {
             name: _constant(value, self.types[name], min(self.rows, rows))
@@ -118,7 +119,9 @@ class ParquetShard:
             readers: list[Iterable[pa.RecordBatch]] = []
             numbers = [] if self.reader == "arrow" else for_polars(self.file, self.schema, own, self.rows)
             if numbers:
-                fast = recut(polars_batches(self.file, self.first_row, self.rows, self._types(numbers), rows), rows)
+                fast = recut(
+                    polars_batches(self.file, self.first_row, self.rows, self._types(numbers), rows), sizes=sizes
+                )
                 stack.enter_context(closing(fast))
                 try:
                     readers.append(chain([next(fast)], fast))
@@ -131,12 +134,12 @@ class ParquetShard:
                     arrow_batches(
                         self.file, list(groups), self._types(others), rows, verify_checksums=self.verify_checksums
                     ),
-                    rows,
+                    sizes=sizes,
                 )
                 readers.append(slow)
                 stack.enter_context(closing(slow))
             if not own:
-                readers.append(self._row_counts(rows))
+                readers.append(_row_counts(sizes))
             for parts in zip(*readers, strict=True):
                 found = {name: part.column(name) for part in parts for name in part.schema.names} if own else {}
                 found |= {name: array.slice(0, parts[0].num_rows) for name, array in constant.items()}
@@ -145,10 +148,11 @@ class ParquetShard:
     def _types(self, names: Sequence[str]) -> dict[str, pa.DataType]:
         return {name: self.types[name] for name in names}
 
-    def _row_counts(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Where every column comes from the path, only the numbers of rows are left to yield."""
-        for start in range(0, self.rows, rows):
-            yield pa.RecordBatch.from_arrays([pa.nulls(min(rows, self.rows - start))], names=[""])
+
+def _row_counts(sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Where every column comes from the path, only the numbers of rows are left to yield."""
+    for size in sizes:
+        yield pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""])
 
 
 def _constant(value: str | None, dtype: pa.DataType, rows: int) -> pa.Array:
