@@ -64,7 +64,7 @@ class Training:
 
 
 class Intake:
-    """The way in for data of any kind: checked against a schema, cut to the columns wanted and to the schema's `batch_rows`.
+    """The way in for data of any kind: checked against a schema, cut to its `batch_rows` and to the columns wanted.
 
     The last schema that passed is remembered, so that a stream of small batches is checked once.
     """
