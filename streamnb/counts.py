@@ -232,10 +232,10 @@ class CategoryCounts:
             return
         if codes.min() < -1 or codes.max() >= len(categories):
             raise ValueError(f"expected codes from -1 to {len(categories) - 1}, got others")
-        count = implementation().count
-        count(groups, codes, index, categories, self.counts)
+        tally = implementation().tally
+        tally(groups, codes, index, categories, self.counts)
         if self._rows is not None:
-            count(groups, codes, index, categories, self._rows)
+            tally(groups, codes, index, categories, self._rows)
 
     def merge(self, other: Self, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Add another's counts: its class i is class index[i] here, its category j is category categories[j].

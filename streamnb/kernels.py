@@ -73,11 +73,6 @@ class Segments:
         self.starts = self.ends - lengths[self.classes]
 
     @cached_property
-    def ones(self) -> NDArray[np.uint8]:
-        """A flag for each row, all of them set: (n_rows,)."""
-        return np.ones(len(self), np.uint8)
-
-    @cached_property
     def weights(self) -> Floats:
         """The sum of weights of each class, (n_classes,)."""
         if self.weight is None:
@@ -141,7 +136,7 @@ class Groups:
         """The sum of weights of each class, (n_classes,); without weights, its rows."""
         if self.weight is None:
             return self.rows.astype(np.float64)
-        return np.bincount(self.codes, self.weight, self.n_classes)
+        return np.bincount(self.codes, self.weight, self.n_classes).astype(np.float64)
 
     @cached_property
     def segments(self) -> Segments:
@@ -184,7 +179,7 @@ class FourKernel(Protocol):
     ) -> Sums: ...
 
 
-class CountKernel(Protocol):
+class TallyKernel(Protocol):
     """Count the category codes of a batch into a table, in place; where the table is of floats, add the weights.
 
     Class i of the batch has row index[i] of the table, and code j has column categories[j]; code -1 is a missing cell.
@@ -227,7 +222,7 @@ class Kernels(NamedTuple):
 
     name: str
     sums: SumsKernel
-    count: CountKernel
+    tally: TallyKernel
     cut: CutKernel | None = None
     four: FourKernel | None = None
 
@@ -311,7 +306,8 @@ def _early_flags(column: Column) -> Flags | None:
     """Return which cells are present, as far as the flags and the first values tell; None: all of them."""
     values, valid = column.values, column.valid
     if values.dtype.kind == "f" and np.isnan(values[:PROBE]).any():
-        return ~np.isnan(values) if valid is None else valid & ~np.isnan(values)
+        number: Flags = ~np.isnan(values)
+        return number if valid is None else valid & number
     return valid
 
 
@@ -429,7 +425,7 @@ def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Fl
     return Sums(number, total, deviation, square)
 
 
-def _count(
+def _tally(
     groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp], table: NDArray[Any]
 ) -> None:
     """Count a batch by itself and add that, or each row by itself where that would be many more cells."""
@@ -468,5 +464,5 @@ def _is_everything(index: NDArray[np.intp], length: int) -> bool:
     return len(index) == length and bool((index == np.arange(length)).all())
 
 
-numpy_kernels = Kernels("numpy", _sums, _count)
+numpy_kernels = Kernels("numpy", _sums, _tally)
 """The kernels that need nothing but NumPy."""

@@ -203,7 +203,7 @@ def _sum_present(codes: Any, values: Any, present: Any, weight: Any, pivot: Any,
                 out[j, k] += sums[j, 2, k] + sums[j, 3, k]
 
 
-def _count_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any) -> None:
+def _tally_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any) -> None:
     for i in range(len(codes)):
         if categories[i] >= 0:
             column = columns[np.uint32(categories[i])]
@@ -211,7 +211,7 @@ def _count_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any
                 table[index[codes[i]], np.uint64(column)] += 1
 
 
-def _weigh_all(codes: Any, categories: Any, index: Any, columns: Any, table: Any, weight: Any) -> None:
+def _tally_weights(codes: Any, categories: Any, index: Any, columns: Any, table: Any, weight: Any) -> None:
     for i in range(len(codes)):
         if categories[i] >= 0:
             column = columns[np.uint32(categories[i])]
@@ -285,8 +285,8 @@ _sum_all_jit = _compiled(_sum_all)
 _sum_four_jit: Any = _compiled(_sum_four)
 _sum_four_present_jit: Any = _compiled(_sum_four_present)
 _sum_present_jit = _compiled(_sum_present)
-_count_all_jit = _compiled(_count_all)
-_weigh_all_jit = _compiled(_weigh_all)
+_tally_all_jit = _compiled(_tally_all)
+_tally_weights_jit = _compiled(_tally_weights)
 _cut_all_jit: Any = _compiled(_cut_all)
 
 _NO_FLAGS = np.zeros(0, np.uint8)
@@ -352,7 +352,7 @@ def _four(groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flag
     return Sums(number.T, total, three[:, :4].T, three[:, 4:8].T)
 
 
-def _count(
+def _tally(
     groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp], table: NDArray[Any]
 ) -> None:
     given = (
@@ -363,9 +363,9 @@ def _count(
         table,
     )
     if table.dtype.kind == "f" and groups.weight is not None:
-        _weigh_all_jit(*given, _frozen(groups.weight))
+        _tally_weights_jit(*given, _frozen(groups.weight))
     else:
-        _count_all_jit(*given)
+        _tally_all_jit(*given)
 
 
 def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int) -> Pieces:
@@ -383,5 +383,5 @@ def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.
         size *= 8
 
 
-jit_kernels = Kernels("numba", _sums, _count, _cut, _four)
+jit_kernels = Kernels("numba", _sums, _tally, _cut, _four)
 """The kernels compiled by Numba; each loop is compiled at its first use, and kept on disk where that is possible."""

@@ -186,11 +186,11 @@ def test_codes_are_counted_in_place(kernel, weighted, wide):
     for i in range(999):
         if categories[i] >= 0:
             expected[index[codes[i]], columns[categories[i]]] += 1 if weight is None else weight[i]
-    kernel.count(Groups(codes, 5, weight), categories, index, columns, table)
+    kernel.tally(Groups(codes, 5, weight), categories, index, columns, table)
     np.testing.assert_array_equal(table, expected)
     assert table.dtype == (np.float64 if weighted else np.int64)
     rows = np.zeros((6, 9), np.int64)
-    kernel.count(Groups(codes, 5, weight), categories, index, columns, rows)
+    kernel.tally(Groups(codes, 5, weight), categories, index, columns, rows)
     assert rows.sum() == (categories >= 0).sum()
 
 
@@ -308,7 +308,7 @@ def test_where_no_folder_can_be_written_loops_are_compiled_anew(monkeypatch):
         return compile_now(*args, **options)
 
     monkeypatch.setattr(numba, "njit", read_only)
-    count = kernels_jit._compiled(kernels_jit._count_all)
+    count = kernels_jit._compiled(kernels_jit._tally_all)
     table = np.zeros((1, 2), np.int64)
     count(np.zeros(3, np.int32), np.zeros(3, np.int32), np.zeros(1, np.intp), np.ones(1, np.intp), table)
     assert table.tolist() == [[0, 3]]
