@@ -21,7 +21,16 @@ from streamnb.schema import Schema
 from streamnb.textcolumn import TextColumn
 from streamnb.vocabulary import Vocabulary, category_type, plain_type
 
-__all__ = ["Blocks", "CategoryColumn", "Intake", "Training", "encode_features", "encode_training", "weights"]
+__all__ = [
+    "Blocks",
+    "CategoryColumn",
+    "Intake",
+    "Training",
+    "encode_features",
+    "encode_few",
+    "encode_training",
+    "weights",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +46,10 @@ class CategoryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The feature columns of one batch by kind, in the order of the schema."""
+    """The feature columns of one batch by kind, in the order of the schema; a matrix of numbers has NaN for missing."""
 
     n_rows: int
-    numeric: Sequence[Column]
+    numeric: Sequence[Column] | Floats
     categorical: Sequence[CategoryColumn]
     binary: Sequence[Column]
     counts: Sequence[Column]
@@ -66,11 +75,13 @@ class Training:
 class Intake:
     """The way in for data of any kind: checked against a schema, cut to its `batch_rows` and to the columns wanted.
 
-    The last schema that passed is remembered, so that a stream of small batches is checked once.
+    The last schema that passed is remembered, so that a stream of small batches is checked once; `odd` are the numbers
+    of its columns that are not plain buffers of numbers.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
         self.schema, self.columns = schema, columns
+        self.odd: list[int] = []
         self._passed: tuple[pa.Schema, list[int] | None] | None = None
 
     def batches(self, data: Any) -> Iterator[pa.RecordBatch]:
@@ -98,6 +109,7 @@ class Intake:
         if passed is None or not passed[0].equals(arrow_schema):
             self.schema.check(arrow_schema, self.columns)
             index = [arrow_schema.get_field_index(name) for name in self.columns]
+            self.odd = [k for k, i in enumerate(index) if arrow_schema.field(i).type.id not in PLAIN]
             passed = (arrow_schema, None if index == list(range(len(arrow_schema))) else index)
             self._passed = passed
         return passed[1]
@@ -179,6 +191,46 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
         text.append(TextColumn(documents, schema.text_options[name]))
     n_rows = batch.num_rows if kept is None else len(kept)
     return Blocks(n_rows, numeric, categorical, binary, counts, text)
+
+
+def encode_few(
+    batch: pa.RecordBatch, schema: Schema, vocabularies: Sequence[Vocabulary], odd: Sequence[int]
+) -> tuple[Blocks, list[Codes]] | None:
+    """Encode the features of a few rows, all numbers at once and categories through a dict; None where that can't be.
+
+    For columns one by one takes longer than all the rest of a prediction of one row. The batch has the features of
+    the schema in its order, of which `odd` are no plain numbers. Codes are -1 for a missing cell and -2 for a
+    category that the vocabulary has not.
+    """
+    if schema.text or not batch.num_rows:
+        return None
+    n = len(schema.numeric)
+    plain = [i for i in range(n) if i not in odd] if odd else range(n)
+    numeric = np.empty((n, batch.num_rows))
+    if plain:
+        numbers = batch if len(plain) == batch.num_columns else batch.select(plain)
+        tensor = numbers.to_tensor(null_to_nan=True, row_major=True).to_numpy().T
+        if len(plain) == n:
+            numeric = tensor.astype(np.float64, copy=False)
+        else:
+            numeric[plain] = tensor
+    for i in odd:
+        if i < n:
+            one = _numbers(batch.column(i), None)
+            numeric[i] = one.values if one.valid is None else np.where(one.valid, one.values, np.nan)
+    codes = []
+    for i, vocabulary in enumerate(vocabularies, n):
+        found = vocabulary.find(batch.column(i))
+        if found is None:
+            return None
+        codes.append(np.array(found, np.int32))
+    n += len(vocabularies)
+    binary = [
+        _zero_or_one(_numbers(batch.column(n + i), None), schema, name, None) for i, name in enumerate(schema.binary)
+    ]
+    n += len(binary)
+    counts = [_numbers(batch.column(n + i), None) for i in range(len(schema.counts))]
+    return Blocks(batch.num_rows, numeric, (), binary, counts), codes
 
 
 def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:

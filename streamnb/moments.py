@@ -274,8 +274,10 @@ def _added(one: Cells, two: Cells) -> Cells:
     with np.errstate(all="ignore"):
         weight = one.weight + two.weight
         light, heavy = np.minimum(one.weight, two.weight), np.maximum(one.weight, two.weight)
-        smaller = (one.mean < two.mean) | ((one.mean == two.mean) & (one.mean_tail <= two.mean_tail))
-        first = (one.weight > two.weight) | ((one.weight == two.weight) & smaller)
+        first = one.weight > two.weight
+        tie = one.weight == two.weight
+        if tie.any():
+            first |= tie & ((one.mean < two.mean) | ((one.mean == two.mean) & (one.mean_tail <= two.mean_tail)))
         base, base_tail = np.where(first, one.mean, two.mean), np.where(first, one.mean_tail, two.mean_tail)
         far, far_tail = np.where(first, two.mean, one.mean), np.where(first, two.mean_tail, one.mean_tail)
         delta = (far - base) + (far_tail - base_tail)
