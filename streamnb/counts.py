@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, MergeError
-from streamnb.kernels import Groups, add_table, implementation, measure
+from streamnb.kernels import Groups, add_table, implementation
+from streamnb.measure import measure
 from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, FileFormatError, MergeError
-from streamnb.kernels import Groups, Sums, implementation, measure
+from streamnb.kernels import Groups, Sums, implementation
+from streamnb.measure import measure
 from streamnb.protocols import Column, Floats
 
 __all__ = ["Moments"]

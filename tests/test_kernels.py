@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from streamnb import kernels
 from streamnb.errors import DataError
-from streamnb.kernels import CHUNK, Groups, Kernels, Sums, implementation, measure, numpy_kernels
+from streamnb.kernels import CHUNK, Groups, Kernels, Sums, implementation, numpy_kernels
+from streamnb.measure import measure
 from streamnb.protocols import Column
 
 REAL = [

@@ -638,6 +638,20 @@ def test_an_empty_file_adds_nothing(folder: Path) -> None:
         empty.finish()
 
 
+def test_a_column_that_a_file_lacks_is_never_dropped_in_silence(tmp_path: Path) -> None:
+    """What is counted is chosen by types only where every file has the column; else the file is named."""
+    pq.write_table(pa.table({"y": ["a", "b"], "x": [1.0, 2.0], "z": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"y": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "b.parquet")
+    for source in (tmp_path, [pl.read_parquet(tmp_path / f"{name}.parquet") for name in "ab"]):
+        with pytest.raises(
+            snb.SchemaError, match=r"column 'z' in every file.*(b\.parquet|source 1); .*exclude=\['z'\]"
+        ):
+            snb.fit(source, label="y")
+        state = snb.fit(source, label="y", exclude=["z"])
+        assert state.schema.features == ("x",)
+        assert state.n_rows == 4
+
+
 # Resources ----------------------------------------------------------------------------------------------------------
 
 

@@ -185,6 +185,19 @@ class ChainedSource:
         shared = [name for name in dict.fromkeys(schemas[0].names) if all(name in s.names for s in schemas)]
         return pa.schema([(name, self._type_of(name, schemas)) for name in shared])
 
+    @property
+    def partial(self) -> dict[str, str]:
+        """The columns that only some sources have, or some files of one, each with the first that lacks it."""
+        found: dict[str, str] = {}
+        for source in self._sources:
+            found |= getattr(source, "partial", {}) | found
+        names = [source.schema.names for source in self._sources]
+        for name in dict.fromkeys(chain.from_iterable(names)):
+            position = next((i for i, there in enumerate(names) if name not in there), None)
+            if position is not None:
+                found.setdefault(name, f"source {position}")
+        return found
+
     def check(self, columns: Sequence[str]) -> None:
         """Check each source, and the types of all of them together."""
         for source in self._sources:

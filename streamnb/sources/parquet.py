@@ -260,6 +260,14 @@ class ParquetSource:
         shared = [name for name in names if all(kind.type_of(name, self.hive_numeric) is not None for kind in kinds)]
         return pa.schema([(name, self._widened(name, kinds, _raise)) for name in shared])
 
+    @property
+    def partial(self) -> dict[str, str]:
+        """The columns that only some files have, each with the first file that lacks it."""
+        kinds = self._kinds()
+        names = dict.fromkeys(name for k in kinds for name in [*k.footer.schema.names, *dict(k.file.hive)])
+        lacking = ((n, next((k for k in kinds if k.type_of(n, self.hive_numeric) is None), None)) for n in names)
+        return {name: kind.file.name for name, kind in lacking if kind is not None}
+
     def check(self, columns: Sequence[str]) -> None:
         """Check that every file has these columns, each once and of types that go together.
 
