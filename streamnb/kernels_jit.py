@@ -224,6 +224,7 @@ def _cut_all(
     meaning: Any,
     first: Any,
     least: Any,
+    ascii_only: Any,
     rows: Any,
     codes: Any,
     starts: Any,
@@ -251,12 +252,14 @@ def _cut_all(
                 byte = meaning[data[i]]
                 if byte == 32:
                     break
-                key = (key ^ np.uint64(byte)) * prime
+                # Seven bits a byte: up to nine characters of ASCII are their own key.
+                key = (key << np.uint64(7) | key >> np.uint64(57)) ^ np.uint64(byte)
                 i += one
             length = i - start
             if length < least:
                 continue
-            slot = ((key ^ (key >> np.uint64(29))) * prime >> np.uint64(20)) & mask
+            slot = ((key ^ (key >> np.uint64(32))) * prime >> np.uint64(29)) & mask
+            sure = ascii_only and length <= np.uint64(9)
             code = np.int64(-1)
             while code < 0:
                 there = np.int64(slots[slot])
@@ -269,7 +272,7 @@ def _cut_all(
                     starts[code], stops[code], keys[code] = start, i, key
                     n_distinct += 1
                 elif keys[known] == key and np.uint64(stops[known] - starts[known]) == length:
-                    place, same = np.uint64(starts[known]), np.uint64(0)
+                    place, same = np.uint64(starts[known]), length if sure else np.uint64(0)
                     while same < length and meaning[data[place + same]] == meaning[data[start + same]]:
                         same += one
                     if same == length:
@@ -369,6 +372,7 @@ def _tally(
 
 
 def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int) -> Pieces:
+    ascii_only = bool(data.max(initial=0) < 128)
     most = len(data) // 2 + 1  # a piece and a space; documents may touch without one
     most += len(first)
     rows, codes = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -376,7 +380,7 @@ def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.
     while True:
         slots = np.full(size, -1, np.int32)
         starts, stops = np.empty(size // 2, np.int64), np.empty(size // 2, np.int64)
-        given = (_frozen(data), _frozen(meaning), _frozen(first), np.uint64(least))
+        given = (_frozen(data), _frozen(meaning), _frozen(first), np.uint64(least), ascii_only)
         n, distinct = _cut_all_jit(*given, rows, codes, starts, stops, np.empty(size // 2, np.uint64), slots)
         if n >= 0:
             return Pieces(rows[:n], codes[:n], starts[:distinct], stops[:distinct])
