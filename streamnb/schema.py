@@ -197,7 +197,7 @@ class Schema:
     @classmethod
     def infer(
         cls,
-        arrow_schema: pa.Schema,
+        arrow_schema: Any,
         label: str,
         *,
         weight: str | None = None,
@@ -206,6 +206,7 @@ class Schema:
     ) -> Schema:
         """Return a schema from the types: numbers numeric, strings and dictionaries categorical, booleans binary.
 
+        `arrow_schema` is an Arrow schema, or data that has one: a table, a frame, a dataset.
         A kind given by name (`categorical=["zip_code"]`) takes its columns out of the guess; `exclude` leaves
         columns out; other options are those of `Schema`.
 
@@ -215,7 +216,7 @@ class Schema:
         >>> Schema.infer(pa.schema({"y": pa.string(), "age": pa.float32(), "town": pa.string()}), label="y").numeric
         ('age',)
         """
-        arrow_schema = pa.schema(arrow_schema)
+        arrow_schema = _schema_of(arrow_schema)
         exclude = _listed(exclude, "exclude")
         for name in (label, *exclude, *(() if weight is None else (weight,))):
             if name not in arrow_schema.names:
@@ -299,3 +300,18 @@ def is_number(dtype: pa.DataType) -> bool:
 def is_category(dtype: pa.DataType) -> bool:
     """Whether the type holds names rather than numbers."""
     return bool(is_text(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype))
+
+
+def _schema_of(data: Any) -> pa.Schema:
+    if isinstance(data, pa.Schema):
+        return data
+    if isinstance(getattr(data, "schema", None), pa.Schema):
+        return data.schema
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).schema
+        return pa.schema(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"Expected an Arrow schema or data that has one, got {type(data).__name__}: {error}"
+        ) from None
