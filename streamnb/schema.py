@@ -19,8 +19,8 @@ __all__ = ["BLOCKS", "Schema"]
 
 BLOCKS = ("numeric", "categorical", "binary", "counts", "text")
 
-BATCH_CELLS = 1 << 22
-"""Cells of a batch: doubles of 32 MiB."""
+BATCH_CELLS = 1 << 23
+"""Cells of a batch: doubles of 64 MiB."""
 
 LEAST_BATCH_ROWS = 1024
 """The kinds of feature column, in the order in which a state keeps them."""
@@ -132,7 +132,7 @@ class Schema:
         """How many rows are counted at a time: the fewer, the wider the table, and a function of the schema alone.
 
         >>> Schema(label="y", numeric=["a", "b"]).batch_rows, Schema(label="y", numeric=map(str, range(500))).batch_rows
-        (131072, 8192)
+        (131072, 16384)
         """
         most = BATCH_ROWS if self.text else 2 * BATCH_ROWS
         rows = BATCH_CELLS // len(self.columns)
