@@ -169,6 +169,10 @@ class Moments:
             arrays[name][index] = array
         self._take(arrays)
 
+    def only(self, classes: NDArray[np.intp]) -> Self:
+        """Return the moments of some classes, in the order given."""
+        return self.from_arrays({name: array[classes] for name, array in self.arrays().items()})
+
     def copy(self) -> Self:
         """Return an equal statistic that shares no memory with this one."""
         return copy.deepcopy(self)
