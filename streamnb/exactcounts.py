@@ -18,6 +18,9 @@ from streamnb.protocols import Codes, Column, Flags, Floats
 
 __all__ = ["ExactCategoryCounts", "ExactFeatureSums", "ExactTable", "exact_weights", "finite_column"]
 
+SPARSE = 4
+"""A batch is counted without a table when that would have more cells than this many for each row."""
+
 WHOLE = 2.0**53
 """Sums of whole numbers up to this are exact as floats."""
 
@@ -298,8 +301,12 @@ class ExactCategoryCounts:
         there = np.flatnonzero(codes >= 0)
         if not len(there):
             return
-        # Only the cells that the batch has: a table of all would be rounded up for each digit.
         where = index[groups.codes[there]] * self.n_categories + categories[codes[there]]
+        if self.rows.size <= SPARSE * len(there):
+            self.rows = self.rows + np.bincount(where, minlength=self.rows.size).reshape(self.rows.shape)
+            more = implementation().products(where, self.rows.size, [groups.weight[there]])
+            self.weights = self.weights + more.reshaped(self.rows.shape)
+            return
         cells, place = np.unique(where, return_inverse=True)
         rows = self.rows.reshape(-1).copy()
         rows[cells] += np.bincount(place, minlength=len(cells))

@@ -135,6 +135,12 @@ class ExactSums:
         some.planes = np.ascontiguousarray(self.planes[:, *_listed(places)])
         return some
 
+    def reshaped(self, shape: tuple[int, ...]) -> ExactSums:
+        """Return the same sums in another shape, in the order of the cells."""
+        other = copy.copy(self)
+        other.planes = self.planes.reshape(len(self.planes), *shape)
+        return other
+
     def sum(self, axis: int = 0) -> ExactSums:
         """Return the sums along one axis of the cells."""
         normal = self.normalised()

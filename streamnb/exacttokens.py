@@ -20,6 +20,9 @@ __all__ = ["ExactTokenCounts"]
 
 Numbers = NDArray[Any]
 
+WHOLE = 2.0**53
+"""Sums of whole numbers up to this are exact as floats."""
+
 
 class ExactTokenCounts(TokenCounts):
     """The counts of a text column, as `tokens.TokenCounts`, of which `totals` and `in_documents` are exact.
@@ -72,6 +75,8 @@ class ExactTokenCounts(TokenCounts):
         Raises:
             DataError: counts that the options do not allow, with the row.
         """
+        if groups.weight is None and not sublinear and normalize is None and _small(counts):
+            return cls.like(TokenCounts.of(groups, rows, codes, counts, n_tokens, documents=documents))
         if documents or sublinear or normalize:
             rows, codes, counts = per_document(rows, codes, counts, n_tokens)
             # The length of a document is a sum of floats: in the order of its counts, not of a batch's tokens.
@@ -111,14 +116,15 @@ class ExactTokenCounts(TokenCounts):
         return new
 
     @classmethod
-    def like(cls, counts: TokenCounts) -> ExactTokenCounts:
+    def like(cls, counts: TokenCounts) -> Self:
         """Return counts of whole numbers as exact ones."""
-        if isinstance(counts, ExactTokenCounts):
+        if isinstance(counts, cls):
             return counts
         new = cls(counts.n_classes, counts.n_tokens)
         new.tokens, new.classes, new.totals = counts.tokens, counts.classes, ExactSums.of(counts.total)
         new.in_documents = None if counts.documents is None else ExactSums.of(counts.documents)
-        return new
+        used = new._used()
+        return new if used.all() else new._at(used)
 
     def plain(self) -> TokenCounts:
         """Return counts of whole numbers as such."""
@@ -203,6 +209,11 @@ class ExactTokenCounts(TokenCounts):
 
     def _sort(self) -> None:
         vars(self).update(vars(self._at(np.argsort(self.tokens * np.int64(self.n_classes) + self.classes))))
+
+
+def _small(counts: Numbers | None) -> bool:
+    """Whether counts are whole numbers whose sum is far from what 64 bits hold."""
+    return counts is None or (counts.dtype.kind != "f" and float(counts.sum(dtype=np.float64)) < WHOLE)
 
 
 def _summed(place: NDArray[np.intp], n_cells: int, counts: Numbers | None, weight: Numbers | None) -> ExactSums:
