@@ -42,7 +42,7 @@ SAFE = 400
 """Where the largest value is within 2**−SAFE and 2**SAFE, no product of slices is subnormal or overflows."""
 
 ROWS = 1 << 20
-"""Digits of so many rows can be counted as floats."""
+"""The sum of a digit of so many rows is exact as a float."""
 
 LIMB = 27
 MASK, LOW = (1 << LIMB) - 1, (1 << BITS) - 1
@@ -140,7 +140,7 @@ def _counted(
     """Sum Σ limb · 2**(place + 27 · its number) per cell, as digits of 32 bits."""
     least, most = int(place.min()), int(place.max()) + LIMB * (len(limbs) - 1)
     low, n_planes = least >> 5, (most >> 5) - (least >> 5) + 3
-    digits = np.zeros(n_planes * n_cells)
+    digits = np.zeros(n_planes * n_cells, np.int64)
     for k, limb in enumerate(limbs):
         digit, shift = (place + LIMB * k) >> 5, (place + LIMB * k) & 31
         at = (digit - low) * n_cells + cells
@@ -149,8 +149,8 @@ def _counted(
         above = ((limb >> BITS) << shift) + (below >> BITS)
         for j, piece in enumerate((below & LOW, above & LOW, above >> BITS)):
             signed = np.where(negative, -piece, piece).astype(np.float64)
-            digits += np.bincount(at + j * n_cells, signed, len(digits))
-    return ExactSums.around(digits.reshape(n_planes, n_cells).astype(np.int64), low)
+            digits += np.bincount(at + j * n_cells, signed, len(digits)).astype(np.int64)
+    return ExactSums.around(digits.reshape(n_planes, n_cells), low)
 
 
 # Columns of numbers -------------------------------------------------------------------------------------------------

@@ -186,6 +186,17 @@ def test_products_are_those_of_fractions(kernels: ExactKernels, rows: list[tuple
 
 
 @each_kernel
+def test_many_full_mantissas_in_one_cell(kernels: ExactKernels) -> None:
+    """Digits of half a million rows with all bits set, in one of many cells, are summed to the last bit."""
+    n, value = 1 << 19, 1.0 - 2.0**-53
+    found = kernels.products(np.full(n, 7), n, [np.full(n, value)] * 3)
+    assert found.at(np.array([6, 7])).fractions() == [0, n * Fraction(value) ** 3]
+    one, square = kernels.powers(Groups(np.zeros(n, np.int32), 1), [np.full(n, -value)])
+    assert one.fractions() == [-n * Fraction(value)]
+    assert square.fractions() == [n * Fraction(value) ** 2]
+
+
+@each_kernel
 def test_long_columns(kernels: ExactKernels) -> None:
     """Columns of many chunks, with values that do not fit beside the largest, are summed to the last bit."""
     rng = np.random.default_rng(5)
