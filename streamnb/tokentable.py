@@ -350,12 +350,12 @@ def _measured(groups: Groups, tokens: Tokens, text: Text, exact: bool) -> Piece:
     """The counts of some documents, under the names as they come or under sorted buckets.
 
     Exact counts by hash keep no exemplars: the second smallest token of a bucket is not known, so none could be taken
-    away.
+    away. A bucket goes by its number then.
     """
     names, codes, buckets = tokens.values, tokens.codes, None
     if text.buckets is not None:
         names, place, buckets = _by_bucket(*_ordered(names), buckets_of(names, text.buckets))
-        names = pc.utf8_slice_codeunits(names, 0, 0 if exact else EXEMPLAR_CHARACTERS)
+        names = _numbers(buckets) if exact else pc.utf8_slice_codeunits(names, 0, EXEMPLAR_CHARACTERS)
         codes = place.astype(np.int32)[codes]
     counts = (ExactTokenCounts if exact else TokenCounts).of(
         groups,
@@ -368,6 +368,12 @@ def _measured(groups: Groups, tokens: Tokens, text: Text, exact: bool) -> Piece:
         normalize=text.normalize,
     )
     return Piece(names, counts, buckets)
+
+
+def _numbers(buckets: NDArray[np.int64]) -> pa.Array:
+    """Return the numbers of buckets as names."""
+    string = pa.large_string()
+    return pc.binary_join_element_wise(pa.scalar("#", string), pa.array(buckets).cast(string), pa.scalar("", string))
 
 
 def _ordered(names: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:

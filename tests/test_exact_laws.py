@@ -261,6 +261,42 @@ def test_a_model_of_an_exact_state_agrees_with_the_other(table: pa.Table) -> Non
     assert np.abs(one - two).max() < 1e-9
 
 
+def test_the_digest_is_the_same_everywhere() -> None:
+    """Equal rows have this digest on every machine and in every release: it can be written down."""
+    table = pa.table(
+        {
+            "y": ["a", "b", "a", "b", None],
+            "x": [0.1, 1e15, -5e-324, 1.7e308, 1.0],
+            "site": ["north", "south", None, "north", "north"],
+            "flag": [True, False, True, None, True],
+            "amount": [0.3, 2.0, 0.0, 1e-9, 1.0],
+            "notes": ["sun sun rain", "fog", "", None, "sun"],
+            "w": [0.1, 0.2, 0.3, 1e300, 1.0],
+        }
+    )
+    blocks: dict[str, Any] = {"numeric": ["x"], "categorical": ["site"], "binary": ["flag"], "counts": ["amount"]}
+    schemas = {
+        "plain": snb.Schema("y", **blocks, text=["notes"], exact=True),
+        "weighted": snb.Schema("y", **blocks, text=[snb.Text("notes", normalize="l2")], weight="w", exact=True),
+        "hashed": snb.Schema("y", text=[snb.Text("notes", buckets=8)], exact=True),
+    }
+    assert {name: counted(schema, [table]).digest() for name, schema in schemas.items()} == {
+        "plain": "8d6172b8c5384558ea18c7bc",
+        "weighted": "603eac19f67ba974913bbc69",
+        "hashed": "f4460bfd0a9fbc0ed250e515",
+    }
+
+
+def test_buckets_go_by_their_numbers() -> None:
+    """Counted by hash, a token's name is the number of its bucket, which is there for as long as a row has it."""
+    schema = snb.Schema("y", text=[snb.Text("notes", buckets=16)], exact=True)
+    first = counted(schema, [pa.table({"y": ["a"], "notes": ["rain sun fog"]})])
+    second = counted(schema, [pa.table({"y": ["b"], "notes": ["sun snow"]})])
+    names = (first + second).total.text["notes"].names.to_pylist()
+    assert names == [f"#{bucket}" for bucket in (first + second).total.text["notes"].buckets]
+    assert ((first + second) - first).total.text["notes"].names.equals(second.total.text["notes"].names)
+
+
 # --- names of shards --------------------------------------------------------------------------------------------------
 
 
