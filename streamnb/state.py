@@ -8,11 +8,9 @@ arrived in.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +30,14 @@ from streamnb.families import (
     class_log_prior,
     families_of,
 )
+from streamnb.parts import Part, Plan, added_up, digest, gaps, joined, sorted_parts, with_part
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
+from streamnb.spans import Span
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
 
-__all__ = ["Part", "State", "digest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Statistics, and the shards that are in them: shard id to the digest of what was counted there."""
-
-    ledger: Mapping[str, str]
-    statistics: SufficientStatistics
+__all__ = ["State"]
 
 
 class State:
@@ -82,6 +74,13 @@ class State:
             state._parts.append(Part(dict(ledger), statistics))
         else:
             state._own = statistics
+        return state
+
+    @classmethod
+    def of_parts(cls, schema: Schema, parts: Sequence[Part]) -> State:
+        """Return a state of disjoint parts that were counted elsewhere."""
+        state = cls(schema)
+        state._parts = sorted_parts(joined(parts))
         return state
 
     # The four verbs -------------------------------------------------------------------------------------------------
@@ -148,7 +147,7 @@ class State:
         parts = list(self._parts)
         still_open = mine
         for part in theirs if named is None else [*theirs, named]:
-            parts, still_open = _with_part(parts, still_open, part)
+            parts, still_open = with_part(parts, still_open, part)
         if not parts:
             self._own.merge(other._own)
             return
@@ -160,7 +159,7 @@ class State:
             self._own.merge(other._own)
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
-        self._parts = sorted(parts, key=_order)
+        self._parts = sorted_parts(joined(parts))
         self._total = None
 
     def _in_any_order(self) -> SufficientStatistics:
@@ -233,13 +232,9 @@ class State:
         if not self._parts:
             return self._own
         if self._total is None:
-            parts = list(self._parts)
             own = self._open_part()
-            if own is not None:
-                parts = sorted([*parts, own], key=_order)
-            total = SufficientStatistics(self.schema)
-            for part in parts:
-                total.merge(part.statistics)
+            total = SufficientStatistics(self.schema)  # with its order of columns
+            total.merge(added_up([*self._parts, *([] if own is None else [own])]))
             if own is None:
                 total.merge(self._own)
             self._total = total
@@ -265,6 +260,16 @@ class State:
         """The shards counted here: id to digest of the counts."""
         parts = [*self._parts, *filter(None, [self._open_part()])]
         return {key: value for part in parts for key, value in part.ledger.items()}
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The parts that came from named shards, in the order of their names; they are not to be changed."""
+        return tuple(self._parts)
+
+    @property
+    def gaps(self) -> list[str]:
+        """What is missing of runs that were divided or interrupted, a sentence for each: "7 of 8 shards; missing 3"."""
+        return gaps(self._parts)
 
     def missing(self) -> dict[str, dict[Any, int]]:
         """Return the number of missing cells by feature column and class."""
@@ -343,6 +348,9 @@ class State:
                     "rows_without_label": part.statistics.rows_without_label,
                 }
             )
+            if part.plan is not None:
+                plan, span = part.plan, part.span
+                header["parts"][-1]["of"] = [plan.fingerprint, plan.shards, plan.slices, span.first, span.last]
             arrays |= {f"{i}.{name}": array for name, array in part.statistics.arrays().items()}
         return header, arrays
 
@@ -359,7 +367,8 @@ class State:
                     Schema.from_json(described["schema"]), own, described["rows_without_label"]
                 )
                 state._own.check_alike(statistics)
-                parts.append(Part(described["ledger"], statistics))
+                plan, span = _place(described.get("of"))
+                parts.append(Part(described["ledger"], statistics, plan, span))
             state._own, state._parts = parts[0].statistics, parts[1:]
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FileFormatError(
@@ -406,37 +415,14 @@ def _as_labels(declared: Sequence[Any], dtype: pa.DataType) -> pa.Array:
     raise MergeError(f"Expected declared classes of type {dtype}, got {list(declared)}")
 
 
-def _order(part: Part) -> list[str]:
-    """Parts are disjoint, so their sorted shard names put them in one order."""
-    return sorted(part.ledger)
-
-
-def digest(statistics: SufficientStatistics) -> str:
-    """Return the fingerprint that a ledger holds of a shard, equal for equal counts."""
-    header = {"rows_without_label": statistics.rows_without_label}
-    return hashlib.blake2b(statefile.dumps("state", header, statistics.arrays()), digest_size=12).hexdigest()
-
-
-def _with_part(parts: Sequence[Part], mine: Part | None, part: Part) -> tuple[list[Part], Part | None]:
-    """Add a part to disjoint parts so that every shard stands in exactly one; `mine` is the part still open."""
-    held = [*parts, *([] if mine is None else [mine])]
-    overlapping = [other for other in held if not part.ledger.keys().isdisjoint(other.ledger)]
-    covered: set[str] = set()
-    for other in overlapping:
-        for key in part.ledger.keys() & other.ledger.keys():
-            if part.ledger[key] != other.ledger[key]:
-                raise MergeError(f"Expected equal counts under one shard, got two different states of shard {key!r}")
-            covered.add(key)
-    if covered == part.ledger.keys() and part.ledger:
-        return list(parts), mine
-    for other in overlapping:
-        if not other.ledger.keys() <= part.ledger.keys():
-            shard = min(part.ledger.keys() & other.ledger.keys())
-            raise MergeError(
-                f"Expected each shard in one state, got shard {shard!r} in two that also hold others; "
-                "merge the states from which these were made"
-            )
-    remaining = [other for other in parts if not any(other is gone for gone in overlapping)]
-    if mine is not None and any(mine is gone for gone in overlapping):
-        mine = None
-    return [*remaining, part], mine
+def _place(of: Sequence[Any] | None) -> tuple[Plan | None, Span]:
+    """The run that a part is of, and its place there, as a file has them."""
+    if of is None:
+        return None, Span(0, 0)
+    fingerprint, shards, slices, first, last = of
+    numbers = (shards, slices, first, last)
+    if not isinstance(fingerprint, str) or any(type(number) is not int for number in numbers):
+        raise ValueError(f"the place of a part is {of!r}")
+    if not (0 <= first < last <= shards and slices >= 1):
+        raise ValueError(f"the place of a part is {first} to {last} of {shards}, of {slices}")
+    return Plan(fingerprint, shards, slices), Span(first, last)

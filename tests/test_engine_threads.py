@@ -1,4 +1,4 @@
-"""Engines: an ordered map that ends cleanly."""
+"""The engine of threads: an ordered map that ends cleanly; and how an engine is chosen."""
 
 import threading
 import time
@@ -158,10 +158,13 @@ def test_engines_by_name_or_as_they_are():
     """A name is looked up, an engine is taken as it is, anything else is refused."""
     own = Threads(3)
     assert get_engine(own, 7) is own
-    with pytest.raises(ValueError, match="Expected an engine among 'threads', got 'thread'"):
+    with pytest.raises(ValueError, match="Expected an engine among 'threads', 'spark', 'dask', 'ray', got 'thread'"):
         get_engine("thread")
     with pytest.raises(ValueError, match="Expected an engine, which has a method map, got int"):
         get_engine(3)
+    for engine, option in (("threads", "client"), ("dask", "session"), ("spark", "workers"), (own, "session")):
+        with pytest.raises(ValueError, match=f"Expected {option}= with the engine that takes it"):
+            get_engine(engine, **{option: 2})
 
 
 def test_outside_of_an_engine_nothing_stops():
