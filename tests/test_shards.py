@@ -229,9 +229,9 @@ def test_a_skipped_file_is_no_missing_shard(folder: Path, tmp_path: Path) -> Non
         content[len(content) // 3] ^= 0xFF
         path.write_bytes(content)
     options = {"schema": SCHEMA, "on_error": "skip", "verify_checksums": True}
-    with pytest.warns(snb.SkippedWarning, match=r"part-20\.parquet"):
+    with pytest.warns(snb.SkippedWarning, match=r"part-(05|20)\.parquet"):
         single = snb.fit(data, **options)
-    with pytest.warns(snb.SkippedWarning, match=r"part-20\.parquet"):
+    with pytest.warns(snb.SkippedWarning, match=r"part-(05|20)\.parquet"):
         total = sum((snb.fit(data, shard=(i, FILES), **options) for i in range(1, FILES + 1)), snb.State(SCHEMA))
     assert len(single.ledger) == FILES - 2
     assert total == single
