@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamnb.errors import (
         DataError,
         EmptyStateError,
+        EngineError,
         FileFormatError,
         MergeError,
         MissingExtraError,
@@ -36,6 +37,7 @@ _ROOMS = {
     "errors": (
         "DataError",
         "EmptyStateError",
+        "EngineError",
         "FileFormatError",
         "MergeError",
         "MissingExtraError",
@@ -62,6 +64,7 @@ __all__ = [
     "Complement",
     "DataError",
     "EmptyStateError",
+    "EngineError",
     "FileFormatError",
     "Gaussian",
     "MergeError",
