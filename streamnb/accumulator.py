@@ -37,12 +37,17 @@ class Counting:
         """The columns that `add` needs of its rows."""
         return tuple(self.schema.columns)
 
+    @property
+    def batch_rows(self) -> int:
+        """How many rows suit one `add`."""
+        return self.schema.batch_rows
+
     def create(self) -> State:
         """Return a new empty state."""
         return State(self.schema)
 
     def add(self, state: State, rows: Any) -> State:
-        """Count rows (anything that exports Arrow) into the state, in place, and return it; all of them or, on an error, none.
+        """Count rows (anything that exports Arrow) into the state, in place, all of them or none; return the state.
 
         Raises:
             SchemaError, DataError: as `State.update`.

@@ -66,6 +66,17 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
         ("ground", "numbers", "files", "meaning"),
         {"numpy", "pyarrow"},
     ),
+    # Counting as an accumulator, and the engines of other machines, which know states by that shape alone.
+    "accumulators": (
+        ("accumulator",),
+        ("ground", "meaning", "model"),
+        set(),
+    ),
+    "fleets": (
+        ("engines.spark", "engines.dask", "engines.ray"),
+        ("ground", "transport", "meaning", "model", "accumulators"),
+        {"pyarrow"},
+    ),
     # Where sources, engines and statistics meet.
     "world": (
         ("train", "score", "evaluation", "report", "describe"),
@@ -201,6 +212,14 @@ def test_sources_and_engines_do_not_know_each_other() -> None:
             assert not [name for name, _ in own(module) if name.startswith("engines")]
         if module.startswith("engines"):
             assert not [name for name, _ in own(module) if name.startswith("sources")]
+
+
+def test_engines_know_no_statistics() -> None:
+    """What an engine runs comes to it as functions; of the counting it knows the accumulator and names of types."""
+    for module in MODULES:
+        if module.startswith("engines."):
+            known = {name for name, _ in own(module, types_too=False) if not name.startswith("engines")}
+            assert known <= {"errors", "protocols", "spans", "accumulator"}, module
 
 
 def test_columns_become_numbers_in_one_room() -> None:

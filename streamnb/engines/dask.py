@@ -52,7 +52,7 @@ class Dask:
     def fold(self, task: Callable[[A], B], join: Callable[[Iterable[B]], B], shards: Iterable[A]) -> Generator[B]:
         """Yield joined results in the order of the shards, few enough to travel."""
         submitted = [self._submit(task, shard) for shard in shards]
-        futures = self._joined(submitted, join)
+        futures = self._joined(submitted, join, RESULTS)
         del submitted  # what was joined is let go on the workers
         try:
             while futures:
@@ -60,7 +60,7 @@ class Dask:
         finally:
             self.client.cancel(futures)
 
-    def _joined(self, futures: Sequence[Any], join: Callable[[Iterable[B]], B], at_most: int = RESULTS) -> list[Any]:
+    def _joined(self, futures: Sequence[Any], join: Callable[[Iterable[B]], B], at_most: int) -> list[Any]:
         while len(futures) > at_most:
             futures = [self._submit(join, list(futures[i : i + FAN])) for i in range(0, len(futures), FAN)]
         return list(futures)
@@ -85,7 +85,7 @@ def fit(frame: Any, schema: Schema, *, client: Any = None) -> State:
     partitions = engine.client.compute(frame[list(counting.columns)].to_delayed())
     counted = [engine.client.submit(_count, counting, each, pure=False) for each in partitions]
     del partitions
-    packed = engine._joined(counted, _Merge(counting), at_most=FAN)
+    packed = engine._joined(counted, _Merge(counting), FAN)
     del counted
     return counting.merge(counting.unpack(each) for each in engine.client.gather(packed))
 
@@ -112,4 +112,6 @@ def _current() -> Any:
     try:
         return distributed.get_client()
     except ValueError:
-        raise ValueError("Expected a Dask client, got none; start one, or give client=distributed.Client(...)") from None
+        raise ValueError(
+            "Expected a Dask client, got none; start one, or give client=distributed.Client(...)"
+        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar, cast
@@ -66,7 +67,7 @@ class Ray:
 
     def _result(self, reference: Any) -> Any:
         try:
-            return self.ray.get(reference)
+            return pickle.loads(self.ray.get(reference))  # written by our own tasks, a moment ago
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause from None  # as the other engines raise it
 
@@ -75,9 +76,13 @@ class Ray:
             self.ray.cancel(reference)
 
 
-def _apply(task: Callable[[A], B], shard: A) -> B:
-    return task(shard)
+# Ray hands out arrays that lie in its store and cannot be written to; states are to be merged into. So results are
+# packed into bytes, which nobody shares.
 
 
-def _apply_to_all(join: Callable[[Iterable[B]], B], *results: B) -> B:
-    return join(results)
+def _apply(task: Callable[[A], B], shard: A) -> bytes:
+    return pickle.dumps(task(shard), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _apply_to_all(join: Callable[[Iterable[B]], B], *results: bytes) -> bytes:
+    return pickle.dumps(join(map(pickle.loads, results)), protocol=pickle.HIGHEST_PROTOCOL)

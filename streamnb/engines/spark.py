@@ -13,12 +13,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
 from streamnb.errors import DataError, EngineError, MissingExtraError, SchemaError, StreamNBError, near_misses
-from streamnb.protocols import BATCH_ROWS
 
 if TYPE_CHECKING:
     from streamnb.accumulator import Counting
@@ -34,6 +34,9 @@ B = TypeVar("B")
 PIECE_BYTES = 4 << 20
 """Bytes of one row of a result: many of them fit in the driver's heap when one of the whole would not."""
 
+AHEAD = 8
+"""Shards of one job for each core, where results are handed out one by one."""
+
 RESULTS = 32
 """Results that may travel to the driver; more are joined on the executors first."""
 
@@ -48,9 +51,10 @@ class Spark:
         self.session = _active() if session is None else session
 
     def map(self, task: Callable[[A], B], shards: Iterable[A]) -> Iterator[B]:
-        """Yield task(shard) in the order of the shards, once all are done; each result is collected as it is."""
-        items = list(shards)
-        yield from self._results(_Work(task, None, items), len(items))
+        """Yield task(shard) in the order of the shards, which are drawn and done in one job for a few of each core."""
+        at_once, rest = AHEAD * _cores(self.session), iter(shards)
+        while items := list(islice(rest, at_once)):
+            yield from self._results(_Work(task, None, items), len(items))
 
     def fold(self, task: Callable[[A], B], join: Callable[[Iterable[B]], B], shards: Iterable[A]) -> Iterator[B]:
         """Yield joined results in the order of the shards: joined in each partition, and again if those are many."""
@@ -199,7 +203,7 @@ class _Count:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         place, state = _partition(), self.counting.create()
         try:
-            for rows in _larger(batches):
+            for rows in _larger(batches, self.counting.batch_rows):
                 self.counting.add(state, rows)
         except DataError as error:
             yield from _pieces(place, _Failure(place, error.at(place=f"partition {place}")))
@@ -274,14 +278,14 @@ def _partition() -> int:
     return int(cast("Any", TaskContext.get()).partitionId())
 
 
-def _larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put Spark's batches of 10,000 rows together: counting has a cost for each batch."""
+def _larger(batches: Iterator[pa.RecordBatch], at_least: int) -> Iterator[pa.Table]:
+    """Put Spark's batches of 10,000 rows together, or what its settings say: counting has a cost for each batch."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         held.append(batch)
         rows += batch.num_rows
-        if rows >= BATCH_ROWS:
+        if rows >= at_least:
             yield pa.Table.from_batches(held).combine_chunks()
             held, rows = [], 0
     if rows:
@@ -329,7 +333,9 @@ def _check(frame: Any, columns: Sequence[str]) -> None:
     for name in columns:
         if frame.columns.count(name) != 1:
             n = frame.columns.count(name) or "none"
-            raise SchemaError(f"Expected one column {name!r} in the DataFrame, got {n}{near_misses(name, frame.columns)}")
+            raise SchemaError(
+                f"Expected one column {name!r} in the DataFrame, got {n}{near_misses(name, frame.columns)}"
+            )
 
 
 def _quoted(name: str) -> str:
