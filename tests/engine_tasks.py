@@ -90,13 +90,17 @@ def kill_executor() -> None:
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
             os.kill(pid, signal.SIGKILL)
-            time.sleep(30)  # its children die with it; this one must not answer before
+            time.sleep(3)
+            kill_worker()
     raise AssertionError("no Java process above this one")
+
+
+LINGER_SECONDS = 40
 
 
 def linger() -> None:
     """Be slow, as a worker on a bad machine is."""
-    time.sleep(20)
+    time.sleep(LINGER_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class Once:
     place: int
 
     def __call__(self, placed: Any) -> Any:
+        """Do the task, then perhaps die."""
         result = self.task(placed)
         if placed[0] == self.place and first_time(self.marker):
             self.accident()

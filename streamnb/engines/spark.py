@@ -101,7 +101,7 @@ def fit(frame: Any, schema: Schema) -> State:
     groups = min(RESULTS, 2 * _cores(frame.sparkSession))
     _check(frame, counting.columns)
     with _quiet():
-        counted = frame.select(*map(_quoted, counting.columns)).mapInArrow(_Count(counting), _ROWS)
+        counted = _numbered(frame, counting.columns).mapInArrow(_Count(counting), _ROWS)
         # Each of a known number of partitions answers, also one to which nothing came: what is missing is seen.
         found = _collected(counted.repartition(groups, counted["place"]).mapInArrow(_Merge(counting), _ROWS))
     if sorted(found) != list(range(groups)):
@@ -122,20 +122,21 @@ def predict(frame: Any, model: Predictor, *, proba: bool = False, keep: Sequence
         SchemaError: the frame lacks a feature, or a kept column has the name of an output column.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     added = [pa.field("prediction", model.classes.type)]
     added += [pa.field(f"proba_{label}", pa.float64()) for label in model.classes.to_pylist() if proba]
     taken = [name for name in keep if name in {field.name for field in added}]
     if taken:
         raise SchemaError(f"Expected kept columns beside the output's own, got {taken[0]!r} as both")
-    columns = list(dict.fromkeys([*model.schema.features, *keep]))
+    kept = tuple(dict.fromkeys(keep))
+    columns = list(dict.fromkeys([*model.schema.features, *kept]))
     _check(frame, columns)
     with _quiet():
-        rows = frame.select(*map(_quoted, columns))
-        fields = [rows.schema[name] for name in dict.fromkeys(keep)]
+        rows = _numbered(frame, columns)
+        fields = [StructField(name, rows.schema[columns.index(name)].dataType) for name in kept]
         output = StructType([*fields, *from_arrow_schema(pa.schema(added)).fields])
-        score = _Score(_sent(frame.sparkSession, model), tuple(dict.fromkeys(keep)), pa.schema(added))
+        score = _Score(_sent(frame.sparkSession, model), columns, kept, pa.schema(added))
         return rows.mapInArrow(score, output)
 
 
@@ -204,7 +205,7 @@ class _Count:
         place, state = _partition(), self.counting.create()
         try:
             for rows in _larger(batches, self.counting.batch_rows):
-                self.counting.add(state, rows)
+                self.counting.add(state, rows.rename_columns(list(self.counting.columns)))
         except DataError as error:
             yield from _pieces(place, _Failure(place, error.at(place=f"partition {place}")))
             return
@@ -238,12 +239,14 @@ class _Score:
     """Score batches: the kept columns as they are, then what the model says."""
 
     model: Callable[[], Predictor]
-    keep: tuple[str, ...]
+    columns: Sequence[str]
+    keep: Sequence[str]
     added: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         model = self.model()
-        for batch in batches:
+        for numbered in batches:
+            batch = numbered.rename_columns(list(self.columns))
             answers = [model.predict(batch)]
             if len(self.added) > 1:
                 prediction, probabilities = model.predict_with_proba(batch)
@@ -338,9 +341,10 @@ def _check(frame: Any, columns: Sequence[str]) -> None:
             )
 
 
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+def _numbered(frame: Any, columns: Sequence[str]) -> Any:
+    """Select columns under plain names: within `mapInArrow` Spark does not quote those that it is given."""
+    quoted = [name.replace("`", "``") for name in columns]
+    return frame.selectExpr(*(f"`{name}` AS c{i}" for i, name in enumerate(quoted)))
 
 
 def _sent(session: Any, model: Any) -> Callable[[], Any]:
