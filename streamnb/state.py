@@ -319,6 +319,10 @@ class State:
         """
         return cls._from_contents(statefile.loads(data), "bytes")
 
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        # Engines ship states between processes in the form of the file, which is checked on arrival.
+        return State.from_bytes, (self.to_bytes(),)
+
     def save(self, path: str | Path) -> None:
         """Write the state to a file: whole or, after a crash, not at all."""
         statefile.write(path, "state", *self._content())

@@ -95,7 +95,7 @@ def kill_executor() -> None:
     raise AssertionError("no Java process above this one")
 
 
-LINGER_SECONDS = 40
+LINGER_SECONDS = 240
 
 
 def linger() -> None:

@@ -68,9 +68,9 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     ),
     # Counting as an accumulator, and the engines of other machines, which know states by that shape alone.
     "accumulators": (
-        ("accumulator",),
+        ("accumulator", "adapters", "adapters.beam", "adapters.datafusion"),
         ("ground", "meaning", "model"),
-        set(),
+        {"pyarrow"},
     ),
     "fleets": (
         ("engines.spark", "engines.dask", "engines.ray"),
@@ -79,7 +79,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     ),
     # Where sources, engines and statistics meet.
     "world": (
-        ("train", "score", "evaluation", "report", "describe"),
+        ("train", "groups", "score", "evaluation", "report", "describe"),
         ("ground", "numbers", "transport", "files", "meaning", "model"),
         {"numpy", "pyarrow"},
     ),

@@ -53,7 +53,7 @@ def script(name: str, *arguments: str | Path, tmp: Path) -> dict[str, Any]:
         cwd=tmp,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]
@@ -108,6 +108,17 @@ def test_columns_of_any_name(session: Any) -> None:
     assert_agree(spark.fit(frame, schema), expected)
     model = expected.finish()
     assert [row[0] for row in spark.predict(frame, model).collect()] == model.predict(table).to_pylist()
+
+
+def test_groups_are_a_frame_of_states(frame: Any, folder: Path) -> None:
+    """One state for each value, as bytes; they roll up to the state of all rows."""
+    found = spark.fit_groups(frame, SCHEMA, by="site").collect()
+    states = {row["site"]: snb.State.from_bytes(bytes(row["state"])) for row in found}
+    expected = snb.fit_groups(folder, by="site", schema=SCHEMA)
+    assert states.keys() == expected.keys()
+    for key, state in states.items():
+        assert_agree(state, expected[key], moments=1e-12)
+    assert_agree(sum(states.values(), snb.State(SCHEMA)), plain_loop(folder), moments=1e-12)
 
 
 def test_predictions_are_a_frame(frame: Any, folder: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamnb.schema import Schema
     from streamnb.state import State
 
-__all__ = ["Spark", "fit", "predict"]
+__all__ = ["Spark", "fit", "fit_groups", "predict"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -111,6 +111,29 @@ def fit(frame: Any, schema: Schema) -> State:
     if failed:
         raise min(failed, key=lambda failure: failure.place).error
     return counting.merge(map(counting.unpack, packed))
+
+
+def fit_groups(frame: Any, schema: Schema, by: str) -> Any:
+    """Return a DataFrame of the columns `by` and `state`: for each value of a column the bytes of a state.
+
+    Spark brings the rows of a group together (`applyInArrow`), so each group must fit into the memory of a worker.
+    `State.from_bytes` reads a state, and states of groups add up.
+
+    Raises:
+        SchemaError: the frame lacks a column.
+    """
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from streamnb.accumulator import Counting
+
+    counting = Counting(schema)
+    columns = [*counting.columns, by]
+    _check(frame, columns)
+    with _quiet():
+        rows = _numbered(frame, columns)
+        key = rows.columns[-1]
+        output = StructType([StructField(by, rows.schema[key].dataType), StructField("state", BinaryType())])
+        return rows.groupBy(key).applyInArrow(_CountGroup(counting, by), output)
 
 
 def predict(frame: Any, model: Predictor, *, proba: bool = False, keep: Sequence[str] = ()) -> Any:
@@ -232,6 +255,21 @@ class _Merge:
                 total.merge(self.counting.unpack(packed))
         answer = min(failed, key=lambda failure: failure.place) if failed else self.counting.pack(total)
         yield from _pieces(_partition(), answer)
+
+
+@dataclass(frozen=True)
+class _CountGroup:
+    """Count the rows of one group."""
+
+    counting: Counting
+    by: str
+
+    def __call__(self, key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+        named = rows.select(range(rows.num_columns - 1)).rename_columns(list(self.counting.columns))
+        state = self.counting.add(self.counting.create(), named)
+        key_type = rows.schema.types[-1]
+        content = pa.array([self.counting.pack(state)], pa.binary())
+        return pa.table([pa.array([key[0].as_py()], key_type), content], names=[self.by, "state"])
 
 
 @dataclass(frozen=True)
