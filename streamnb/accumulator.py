@@ -23,6 +23,7 @@ class Counting:
     Laws: `merge` takes states in any order and grouping (counts exactly, moments up to rounding), leaves them as they
     are, and of none of them gives the empty state; `unpack(pack(state)) == state`.
 
+    >>> import pyarrow as pa
     >>> counting = Counting(Schema(label="y", numeric=["x"]))
     >>> left = counting.add(counting.create(), pa.table({"y": ["a"], "x": [1.0]}))
     >>> right = counting.unpack(counting.pack(left))
