@@ -1,4 +1,4 @@
-"""Ten people with ten machines and one shared folder: each counts a part, anyone merges.
+"""Four people with four machines and one shared folder: each counts a part, anyone merges.
 
 Nothing runs between the machines; all that they share are files. The merged state has the bytes of a single run, and
 until all parts are there it says which are missing.
@@ -24,7 +24,7 @@ for day in range(30):
     )
     frame.write_parquet(shared / "data" / f"day-{day:02}.parquet")
 
-N = 10
+N = 4
 
 
 def count(i: int) -> Path:

@@ -51,6 +51,7 @@ def fit_groups(
     Raises:
         SchemaError, DataError, SourceError: as `fit`.
 
+    >>> import pyarrow as pa
     >>> table = pa.table({"who": ["u", "v", "u"], "y": ["a", "b", "a"], "x": [1.0, 5.0, 2.0]})
     >>> states = fit_groups(table, by="who", label="y")
     >>> {key: state.n_rows for key, state in states.items()}

@@ -59,7 +59,7 @@ def training_function(schema: Schema, types: pa.Schema, name: str = "train") -> 
     >>> context = datafusion.SessionContext()
     >>> context.register_record_batches("t", [table.to_batches()])
     >>> context.register_udaf(training_function(schema, table.schema))
-    >>> (found,) = context.sql("SELECT train(x, y) AS state FROM t").to_pydict()["state"]
+    >>> (found,) = context.sql("SELECT train(y, x) AS state FROM t").to_pydict()["state"]
     >>> State.from_bytes(found).n_rows
     3
     """
