@@ -17,6 +17,7 @@ from streamnb.schema import Schema
 from streamnb.sources import decoded, open_source
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
+from streamnb.train import inferred_schema
 
 __all__ = ["fit_groups"]
 
@@ -63,7 +64,9 @@ def fit_groups(
         raise SchemaError("Expected schema= or label=, got both or neither")
     opened = open_source(source)
     if schema is None:
-        schema = Schema.infer(opened.schema, label, **{**infer, "exclude": [*infer.get("exclude", ()), by]})  # type: ignore[arg-type]
+        excluded = infer.pop("exclude", ())
+        excluded = [excluded] if isinstance(excluded, str) else excluded
+        schema = inferred_schema(opened, str(label), exclude=[*excluded, by], **infer)
     columns = list(dict.fromkeys([*schema.columns, by]))
     opened.check(columns)
     schema.check(opened.schema)
