@@ -90,7 +90,7 @@ def test_example_by_hand(run: Any) -> None:
     example, printed = run("by_hand")
     assert example["gaps"] == ["3 of 4 shards; missing 3"]
     assert example["same"] is True
-    assert printed == "44000 rows: 3 of 4 shards; missing 3\n60000 rows, the bytes of the single run: True\n"
+    assert printed == "46000 rows: 3 of 4 shards; missing 3\n60000 rows, the bytes of the single run: True\n"
 
 
 def printed_by(name: str) -> list[str]:
