@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamnb.errors import (
         DataError,
         EmptyStateError,
+        EngineError,
         FileFormatError,
         MergeError,
         MissingExtraError,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     )
     from streamnb.evaluation import Report, evaluate
     from streamnb.families import Bernoulli, Categorical, Complement, Gaussian, Multinomial
+    from streamnb.groups import fit_groups
     from streamnb.predictor import Predictor
     from streamnb.progress import Progress
     from streamnb.schema import Schema
@@ -36,6 +38,7 @@ _ROOMS = {
     "errors": (
         "DataError",
         "EmptyStateError",
+        "EngineError",
         "FileFormatError",
         "MergeError",
         "MissingExtraError",
@@ -46,6 +49,7 @@ _ROOMS = {
     ),
     "evaluation": ("Report", "evaluate"),
     "families": ("Bernoulli", "Categorical", "Complement", "Gaussian", "Multinomial"),
+    "groups": ("fit_groups",),
     "predictor": ("Predictor",),
     "progress": ("Progress",),
     "schema": ("Schema",),
@@ -62,6 +66,7 @@ __all__ = [
     "Complement",
     "DataError",
     "EmptyStateError",
+    "EngineError",
     "FileFormatError",
     "Gaussian",
     "MergeError",
@@ -79,6 +84,7 @@ __all__ = [
     "Text",
     "evaluate",
     "fit",
+    "fit_groups",
     "predict",
 ]
 

@@ -38,6 +38,7 @@ from streamnb.options import (
     Unseen,
     Workers,
     class_prior,
+    i_of_n,
     items,
     number_or_numbers,
 )
@@ -53,6 +54,7 @@ __all__ = ["finish", "fit", "merge", "subtract"]
         "streamnb fit data/ --label species -o state.snb",
         "streamnb fit 'day-*.parquet' --label y --numeric a,b --categorical c --checkpoint run.snb -o state.snb",
         "streamnb fit mail/ --label folder --text subject,body --ngrams 1,2 -o state.snb",
+        "streamnb fit data/ --label y --shard 3/8 -o part-3.snb    # and 1/8 ... 8/8 elsewhere, then merge",
     )
 )
 def fit(
@@ -97,6 +99,9 @@ def fit(
     verify_checksums: Annotated[
         bool, typer.Option("--verify-checksums", help="Check the page checksums of Parquet files (slower).")
     ] = False,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Count the I-th of N parts only; merge gives the whole.")
+    ] = None,
 ) -> None:
     """Count DATA in one pass into a state file.
 
@@ -137,6 +142,7 @@ def fit(
         raise typer.BadParameter("it goes on from a --checkpoint, which is not given", param_hint="--resume")
     if isinstance(options.get("binarize"), list):
         raise typer.BadParameter("expected one number or name=number", param_hint="--binarize")
+    divided = i_of_n(shard)
     check_target(output, data)
     if checkpoint is not None:
         check_target(checkpoint, data)
@@ -154,6 +160,7 @@ def fit(
             resume=resume,
             on_error=on_error.value,
             verify_checksums=verify_checksums,
+            shard=divided,
         )
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
@@ -170,19 +177,29 @@ def merge(
     states: Annotated[list[Path], typer.Argument(metavar="STATE...", help="State files.", show_default=False)],
     output: Output,
 ) -> None:
-    """Add states up. A shard that several of them hold is counted once."""
+    """Add states up. A shard that several of them hold is counted once.
+
+    States of fit --shard give the state of the whole, to the byte; what is missing or doubled is said on stderr.
+    """
     from streamnb.errors import MergeError
+    from streamnb.parts import shard_names
     from streamnb.state import State
 
     check_target(output)
     first = State.load(states[0])
     total = State(first.schema)
-    for path in states:
+    for i, path in enumerate(states):
+        state = State.load(path) if i else first
+        doubled = state.ledger.keys() & total.ledger.keys()
         try:
-            total.merge(first if path == states[0] else State.load(path))
+            total.merge(state)
         except MergeError as error:
             raise MergeError(f"{error} - {path}") from None
+        if doubled:
+            what = shard_names(state.parts) or f"{len(doubled):,} of {len(state.ledger):,} pieces"
+            note(f"note: {what} came before, counted once - {path}")
     total.save(output)
+    _note_gaps(total)
     note(f"{_summary(total)} -> {output}")
 
 
@@ -259,6 +276,7 @@ def finish(
     from streamnb.state import State
 
     counted = State.load(state)
+    _note_gaps(counted)
     for option, given, block in (
         ("--categorical-alpha", categorical_alpha, "categorical"),
         ("--min-categories", min_categories, "categorical"),
@@ -297,6 +315,11 @@ def finish(
     )
     model.save(output)
     note(f"a model of {len(model.classes):,} classes, {len(model.schema.features):,} features -> {output}")
+
+
+def _note_gaps(state: State) -> None:
+    for gap in state.gaps:
+        note(f"note: {gap}")
 
 
 def _summary(state: State) -> str:

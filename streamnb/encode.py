@@ -271,7 +271,7 @@ EXACT_DIGITS = 15
 
 # By Arrow type id, because asking a type what it is costs more than all the rest for a batch of one row.
 PLAIN = {
-    dtype.id: np.dtype(dtype.to_pandas_dtype())
+    dtype.id: pa.array([], dtype).to_numpy().dtype  # to_pandas_dtype would need pandas in some versions
     for dtype in (
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),

@@ -7,6 +7,7 @@
     ├── EmptyStateError    (ValueError)   a question that needs rows, asked of a state without any
     ├── FileFormatError    (ValueError)   a state or model file that is refused
     ├── SourceError        (OSError)      a data file that is absent, damaged or changed
+    ├── EngineError        (RuntimeError) an engine that lost a part of its results
     └── MissingExtraError  (ImportError)  an optional package that is not installed
 
 A message says what was expected, what came and where: "Expected X, got Y - column 'age', part-003.parquet".
@@ -20,6 +21,7 @@ from difflib import get_close_matches
 __all__ = [
     "DataError",
     "EmptyStateError",
+    "EngineError",
     "FileFormatError",
     "MergeError",
     "MissingExtraError",
@@ -80,6 +82,10 @@ class FileFormatError(StreamNBError, ValueError):
 
 class SourceError(StreamNBError, OSError):
     """A data file is absent, damaged, or changed since it was planned or counted."""
+
+
+class EngineError(StreamNBError, RuntimeError):
+    """An engine on other machines lost a part of the results on the way; nothing is returned rather than too little."""
 
 
 class MissingExtraError(StreamNBError, ImportError):

@@ -24,6 +24,7 @@ __all__ = [
     "Unseen",
     "Workers",
     "class_prior",
+    "i_of_n",
     "items",
     "labels_of",
     "number_or_numbers",
@@ -71,6 +72,23 @@ def items(given: Iterable[str] | None) -> list[str]:
     """
     rows = csv.reader(given or (), skipinitialspace=True)
     return [item for row in rows for item in row if item]
+
+
+def i_of_n(text: str | None) -> tuple[int, int] | None:
+    """Return "3/8" as two numbers, the first from 1 to the second; None stays None.
+
+    Raises:
+        typer.BadParameter: anything else.
+
+    >>> i_of_n("3/8")
+    (3, 8)
+    """
+    if text is None:
+        return None
+    i, slash, n = text.partition("/")
+    if not (slash and i.strip().isdecimal() and n.strip().isdecimal() and 1 <= int(i) <= int(n)):
+        raise typer.BadParameter(f"expected I/N with I from 1 to N, such as 3/8, got {text!r}", param_hint="--shard")
+    return int(i), int(n)
 
 
 def number_or_numbers(text: str | None, option: str) -> Any:

@@ -1,35 +1,52 @@
-"""The parts of a state: statistics, and the named shards that are in them."""
+"""What a state is made of: statistics, the shards that are in them, and where these stand in the run they are of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamnb import statefile
 from streamnb.errors import MergeError
-from streamnb.subtraction import difference
+from streamnb.spans import Span, push, slice_of
 from streamnb.sufficient import SufficientStatistics
 
-__all__ = ["Part", "digest", "order", "with_part", "withdrawn"]
+__all__ = ["Part", "Plan", "added_up", "digest", "gaps", "joined", "shard_names", "sorted_parts", "with_part"]
+
+
+NOWHERE = Span(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that was divided: the fingerprint of its shards, their number, and among how many processes."""
+
+    fingerprint: str
+    shards: int
+    slices: int
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Statistics, and the shards that are in them: shard id to the digest of what was counted there."""
+    """Statistics, and the shards that are in them: shard id to the digest of what was counted there.
+
+    While the run that they are of is not all there, `plan` and `span` say which stretch of it this is.
+    """
 
     ledger: Mapping[str, str]
     statistics: SufficientStatistics
-
-
-def order(part: Part) -> list[str]:
-    """Return what parts are sorted by: they are disjoint, so their sorted shard names put them in one order."""
-    return sorted(part.ledger)
+    plan: Plan | None = None
+    span: Span = NOWHERE
 
 
 def digest(statistics: SufficientStatistics) -> str:
     """Return the fingerprint that a ledger holds of a shard, equal for equal counts."""
     header = {"rows_without_label": statistics.rows_without_label}
     return statefile.fingerprint(header, statistics.arrays())[:24]
+
+
+def sorted_parts(parts: Sequence[Part]) -> list[Part]:
+    """Parts are disjoint, so their sorted shard names put them in one order; parts without a name come by place."""
+    return sorted(parts, key=lambda part: (sorted(part.ledger), part.span))
 
 
 def with_part(parts: Sequence[Part], mine: Part | None, part: Part) -> tuple[list[Part], Part | None]:
@@ -51,74 +68,88 @@ def with_part(parts: Sequence[Part], mine: Part | None, part: Part) -> tuple[lis
                 f"Expected each shard in one state, got shard {shard!r} in two that also hold others; "
                 "merge the states from which these were made"
             )
+    if not part.ledger and any(_same_place(part, other) for other in parts):
+        return list(parts), mine  # a stretch of which every shard was skipped, come again
     remaining = [other for other in parts if not any(other is gone for gone in overlapping)]
     if mine is not None and any(mine is gone for gone in overlapping):
         mine = None
     return [*remaining, part], mine
 
 
-def withdrawn(
-    mine: Sequence[Part], own: SufficientStatistics, theirs: Sequence[Part], rows: SufficientStatistics
-) -> tuple[list[Part], SufficientStatistics]:
-    """Take `theirs` out of the named parts `mine`, and anonymous `rows` out of `own`; return what is left of both.
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """Join what lies next to each other in its run; a run that is all there becomes one part like any other.
 
-    Where none of their shards is known by name, they are rows like others. Rows can be in any part, and then what is
-    left has no names: it is not what its shards' digests say, and a shard that came again would bring the rows back.
-
-    Raises:
-        MergeError: only some of their shards are known here, or have other counts, or rows were never counted.
+    The statistics that are joined are copied: parts are never changed, only replaced.
     """
-    ledger = _ledger(mine)
-    unknown = [key for key in _ledger(theirs) if key not in ledger]
-    if not unknown:
-        left = _without(mine, theirs) if theirs else list(mine)
-    elif len(unknown) == len(_ledger(theirs)):
-        left, rows = list(mine), _total([*theirs, Part({}, rows)])
-    else:
-        raise MergeError(f"Expected shards that were counted here, got shard {min(unknown)!r}, which was not")
-    if rows.is_empty():
-        return left, own
-    return [], difference(_total([Part({}, own), *left]), rows)
+    found = [part for part in parts if part.plan is None]
+    for plan in dict.fromkeys(part.plan for part in parts):
+        if plan is None:
+            continue
+        nodes: list[Part] = []
+        for part in sorted((part for part in parts if part.plan == plan), key=lambda part: part.span):
+            push(nodes, part, plan.shards, _join)
+        if nodes[0].span == Span(0, plan.shards):
+            nodes = [Part(node.ledger, node.statistics) for node in nodes]
+        found += nodes
+    return found
 
 
-def _without(parts: Sequence[Part], gone: Sequence[Part]) -> list[Part]:
-    """Take named shards out of disjoint parts, all of which have them.
+def added_up(parts: Sequence[Part]) -> SufficientStatistics:
+    """Merge parts in the order of their names, as the shards of one run are merged; they stay as they are."""
 
-    Raises:
-        MergeError: one shard has different counts in the two, or more would be taken out of a part than is in it.
-    """
-    counted = _ledger(parts)
-    for key, found in _ledger(gone).items():
-        if counted[key] != found:
-            raise MergeError(f"Expected equal counts under one shard, got two different states of shard {key!r}")
-    remaining = list(parts)
-    touched = []
-    for part in gone:
-        same = next((other for other in remaining if other.ledger.keys() == part.ledger.keys()), None)
-        if same is not None:
-            remaining.remove(same)
+    def join(left: Part, right: Part) -> Part:
+        made_here = left.span.last - left.span.first > 1
+        statistics = left.statistics if made_here else left.statistics.copy()
+        statistics.merge(right.statistics)
+        return Part({}, statistics, None, Span(left.span.first, right.span.last))
+
+    nodes: list[Part] = []
+    for i, part in enumerate(sorted_parts(parts)):
+        push(nodes, Part({}, part.statistics, None, Span(i, i + 1)), len(parts), join)
+    return nodes[0].statistics if len(parts) > 1 else nodes[0].statistics.copy()
+
+
+def gaps(parts: Sequence[Part]) -> list[str]:
+    """Return a sentence for each run of which something is missing: "7 of 8 shards; missing 3"."""
+    plans = [plan for plan in dict.fromkeys(part.plan for part in parts) if plan is not None]
+    found = []
+    for plan in plans:
+        held, missing = _slices(parts, plan)
+        if plan.slices == 1:
+            stretch = sum(part.span.last - part.span.first for part in parts if part.plan == plan)
+            sentence = f"a run that is not at its end: {stretch:,} of its {plan.shards:,} pieces"
         else:
-            touched.append(part)
-    if touched:
-        # What is left of the parts that hold these shards among others becomes one part.
-        shards = _ledger(touched).keys()
-        holding = [part for part in remaining if not shards.isdisjoint(part.ledger)]
-        remaining = [part for part in remaining if shards.isdisjoint(part.ledger)]
-        ledger = {key: value for key, value in _ledger(holding).items() if key not in shards}
-        left = difference(_total(holding), _total(touched))
-        if ledger:
-            remaining.append(Part(ledger, left))
-        elif not left.is_empty():
-            raise MergeError(f"Expected no rows beside those of shard {min(shards)!r}, got some")
-    return sorted(remaining, key=order)
+            more = f" and {len(missing) - 20:,} more" if len(missing) > 20 else ""
+            sentence = f"{len(held):,} of {plan.slices:,} shards; missing {', '.join(map(str, missing[:20]))}{more}"
+        if len(plans) > 1:  # several runs, or one whose files were not the same everywhere
+            sentence += f" (of {plan.shards:,} pieces of data, fingerprint {plan.fingerprint[:6]})"
+        found.append(sentence)
+    return found
 
 
-def _ledger(parts: Iterable[Part]) -> dict[str, str]:
-    return {key: value for part in parts for key, value in part.ledger.items()}
+def shard_names(parts: Sequence[Part]) -> str:
+    """Name what is there of divided runs: "shard 3 of 8"; nothing if these are whole runs."""
+    plans = [plan for plan in dict.fromkeys(part.plan for part in parts) if plan is not None and plan.slices > 1]
+    return ", ".join(f"shard {i} of {plan.slices}" for plan in plans for i in _slices(parts, plan)[0])
 
 
-def _total(parts: Sequence[Part]) -> SufficientStatistics:
-    total = parts[0].statistics.copy()
-    for part in parts[1:]:
-        total.merge(part.statistics)
-    return total
+def _slices(parts: Sequence[Part], plan: Plan) -> tuple[list[int], list[int]]:
+    """Which slices of a run are there, and which are not; one without any data is never missing."""
+    there = {i for part in parts if part.plan == plan for i in range(part.span.first, part.span.last)}
+    held: list[int] = []
+    missing: list[int] = []
+    for i in range(1, plan.slices + 1):
+        span = slice_of(plan.shards, i, plan.slices)
+        (held if there.issuperset(range(span.first, span.last)) else missing).append(i)
+    return held, missing
+
+
+def _join(left: Part, right: Part) -> Part:
+    statistics = left.statistics.copy()
+    statistics.merge(right.statistics)
+    span = Span(left.span.first, right.span.last)
+    return Part({**left.ledger, **right.ledger}, statistics, left.plan, span)
+
+
+def _same_place(part: Part, other: Part) -> bool:
+    return part.plan == other.plan and part.span.first >= other.span.first and part.span.last <= other.span.last

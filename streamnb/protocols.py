@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ __all__ = [
     "Engine",
     "Flags",
     "Floats",
+    "Folding",
     "Likelihood",
     "Shard",
     "Source",
@@ -131,3 +132,15 @@ class Engine(Protocol):
 
     def map(self, task: Callable[[A], B], shards: Iterable[A]) -> Iterator[B]:
         """Apply the task to every shard; closing the iterator stops the work."""
+
+
+@runtime_checkable
+class Folding(Engine, Protocol):
+    """An engine that can also join results where they are, so that few of them travel to the caller."""
+
+    def fold(self, task: Callable[[A], B], join: Callable[[Iterable[B]], B], shards: Iterable[A]) -> Iterator[B]:
+        """Apply the task to every shard and join results of neighbours; what comes back is in the shards' order.
+
+        `join` takes the results of shards that follow each other, in their order. How many are joined at a time is
+        the engine's choice, and must not matter to the caller.
+        """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +21,7 @@ from streamnb.engines import get_engine
 from streamnb.errors import DataError, SchemaError, SourceError, near_misses
 from streamnb.predictor import Predictor
 from streamnb.progress import ProgressOption, reporting
-from streamnb.protocols import Engine, Shard, Source
+from streamnb.protocols import Engine, Folding, Shard, Source
 from streamnb.sources import decoded, open_source
 from streamnb.state import State
 
@@ -76,6 +78,16 @@ def scored(model: Predictor, schema: pa.Schema, piece: Piece) -> tuple[pa.Record
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What is to be read of a source, and the schema of what is written."""
+
+    source: Source
+    columns: Sequence[str]
+    schema: pa.Schema
+    size: int
+
+
+@dataclass(frozen=True)
 class Scores:
     """The scored batches of a source, in order and as they are asked for; close it to stop early."""
 
@@ -107,6 +119,13 @@ def scores(
         SchemaError: the source lacks a feature, or a kept column has the name of an output column.
     """
     model = predictor_of(model)
+    layout = _layout(model, source, proba, keep)
+    batches = pieces(layout.source, layout.columns)
+    scored_batches = get_engine(engine, workers).map(partial(scored, model, layout.schema), batches)
+    return Scores(layout.schema, scored_batches, layout.size)
+
+
+def _layout(model: Predictor, source: Any, proba: bool, keep: Sequence[str] | Literal["all"]) -> Layout:
     opened = open_source(source)
     features = model.schema.features
     opened.check(features)  # file by file, so that an error names the file
@@ -125,10 +144,7 @@ def scores(
     columns = list(dict.fromkeys([*features, *kept]))
     opened.check(columns)
     schema = pa.schema([*(opened.schema.field(name) for name in kept), *fields])
-    size = sum(shard.size for shard in opened.shards())
-    return Scores(
-        schema, get_engine(engine, workers).map(partial(scored, model, schema), pieces(opened, columns)), size
-    )
+    return Layout(opened, columns, schema, sum(shard.size for shard in opened.shards()))
 
 
 def predictor_of(model: Predictor | State) -> Predictor:
@@ -153,12 +169,17 @@ def predict(
     keep: Sequence[str] | Literal["all"] = (),
     workers: int | None = None,
     engine: str | Engine = "threads",
+    session: Any = None,
+    client: Any = None,
     progress: ProgressOption = None,
 ) -> int:
     """Score a source of any length into a Parquet file (or `.csv`); return the number of rows.
 
     The file holds the columns of `keep` ("all" keeps every one), `prediction`, and with `proba` one column
     `proba_<label>` per class. It appears whole or not at all.
+
+    With `engine` "spark" (and its `session`), "dask" (and its `client`) or "ray" the workers write: the output is a
+    new folder, which all of them must see under the same path, with a Parquet file for each shard of the source.
 
     Raises:
         SchemaError: the source lacks a feature, or a kept column has the name of an output column.
@@ -176,8 +197,12 @@ def predict(
         raise SourceError(f"Expected the output's name to end in .parquet or .csv, got {output.suffix} - {output}")
     refuse_input_as_output(output, source)
     rows = 0
+    chosen = get_engine(engine, workers, session=session, client=client)
+    if isinstance(chosen, Folding):
+        model = predictor_of(model)
+        return _predict_apart(chosen, model, _layout(model, source, proba, keep), output, progress)
     with ExitStack() as stack:
-        found = stack.enter_context(scores(model, source, proba=proba, keep=keep, workers=workers, engine=engine))
+        found = stack.enter_context(scores(model, source, proba=proba, keep=keep, engine=chosen))
         stream = stack.enter_context(open_atomically(output))
         writer = stack.enter_context(_writer(output, stream, found.schema))
         advance = stack.enter_context(reporting(progress, found.size))
@@ -186,6 +211,49 @@ def predict(
             rows += batch.num_rows
             advance(batch.num_rows, size)
     return rows
+
+
+def _predict_apart(engine: Folding, model: Predictor, layout: Layout, output: Path, progress: ProgressOption) -> int:
+    """Let each worker write what it scores into a folder, which gets its name when all of it is there."""
+    if output.exists():
+        raise SourceError(f"Expected a new folder for the output, got one that is there: {output}")
+    unfinished = output.with_name(f".{output.name}.{secrets.token_hex(8)}.tmp").absolute()
+    rows = 0
+    try:
+        unfinished.mkdir()
+        task = partial(_score_shard, model, layout.schema, tuple(layout.columns), str(unfinished))
+        with reporting(progress, layout.size) as advance:
+            for found in engine.fold(task, _all_of, enumerate(layout.source.shards())):
+                for n, size in found:
+                    rows += n
+                    advance(n, size)
+        unfinished.replace(output)
+    except BaseException as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, SourceError):
+            raise SourceError(f"Cannot write {output}: {error.strerror or error}") from None
+        raise
+    return rows
+
+
+def _score_shard(
+    model: Predictor, schema: pa.Schema, columns: Sequence[str], folder: str, placed: tuple[int, Shard]
+) -> list[tuple[int, int]]:
+    place, shard = placed
+    first = 0
+    # A task that runs twice writes the same file twice, each time whole.
+    with (
+        open_atomically(Path(folder) / f"part-{place:05}.parquet") as stream,
+        pq.ParquetWriter(stream, schema, compression="zstd") as writer,
+    ):
+        for batch in shard.batches(columns):
+            writer.write_batch(scored(model, schema, Piece(shard, first, batch))[0])
+            first += batch.num_rows
+    return [(first, shard.size)]
+
+
+def _all_of(results: Iterable[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+    return [each for result in results for each in result]
 
 
 def _writer(output: Path, stream: Any, schema: pa.Schema) -> Any:

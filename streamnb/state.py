@@ -31,13 +31,15 @@ from streamnb.families import (
     families_of,
 )
 from streamnb.overflow import refuse_overflow
-from streamnb.parts import Part, digest, order, with_part, withdrawn
+from streamnb.parts import Part, added_up, digest, gaps, joined, sorted_parts, with_part
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
+from streamnb.statecontent import described, restored
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
+from streamnb.withdrawal import withdrawn
 
-__all__ = ["Part", "State", "digest"]
+__all__ = ["State"]
 
 
 class State:
@@ -74,6 +76,13 @@ class State:
             state._parts.append(Part(dict(ledger), statistics))
         else:
             state._own = statistics
+        return state
+
+    @classmethod
+    def of_parts(cls, schema: Schema, parts: Sequence[Part]) -> State:
+        """Return a state of disjoint parts that were counted elsewhere."""
+        state = cls(schema)
+        state._parts = sorted_parts(joined(parts))
         return state
 
     # The four verbs -------------------------------------------------------------------------------------------------
@@ -152,7 +161,7 @@ class State:
             self._own.merge(other._own)
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
-        self._parts = sorted(parts, key=order)
+        self._parts = sorted_parts(joined(parts))
         self._total = None
 
     def _in_any_order(self) -> SufficientStatistics:
@@ -267,13 +276,9 @@ class State:
         if not self._parts:
             return self._own
         if self._total is None:
-            parts = list(self._parts)
             own = self._open_part()
-            if own is not None:
-                parts = sorted([*parts, own], key=order)
-            total = SufficientStatistics(self.schema)
-            for part in parts:
-                total.merge(part.statistics)
+            total = SufficientStatistics(self.schema)  # with its order of columns
+            total.merge(added_up([*self._parts, *([] if own is None else [own])]))
             if own is None:
                 total.merge(self._own)
             self._total = total
@@ -298,6 +303,16 @@ class State:
     def ledger(self) -> dict[str, str]:
         """The shards counted here: id to digest of the counts."""
         return {key: value for part in self._named_parts() for key, value in part.ledger.items()}
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The parts that came from named shards, in the order of their names; they are not to be changed."""
+        return tuple(self._parts)
+
+    @property
+    def gaps(self) -> list[str]:
+        """What is missing of runs that were divided or interrupted, a sentence for each: "7 of 8 shards; missing 3"."""
+        return gaps(self._parts)
 
     def missing(self) -> dict[str, dict[Any, int]]:
         """Return the number of missing cells by feature column and class."""
@@ -353,6 +368,10 @@ class State:
         """
         return cls._from_contents(statefile.loads(data), "bytes")
 
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        # Engines ship states between processes in the form of the file, which is checked on arrival.
+        return State.from_bytes, (self.to_bytes(),)
+
     def save(self, path: str | Path) -> None:
         """Write the state to a file: whole or, after a crash, not at all."""
         statefile.write(path, "state", *self._content())
@@ -372,33 +391,17 @@ class State:
         return digest(self.total)
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        header: dict[str, Any] = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": []}
-        arrays: dict[str, Any] = {}
-        for i, part in enumerate([Part({}, self._own), *self._parts]):
-            header["parts"].append(
-                {
-                    "schema": json.loads(part.statistics.schema.to_json()),
-                    "ledger": dict(sorted(part.ledger.items())),
-                    "rows_without_label": part.statistics.rows_without_label,
-                }
-            )
-            arrays |= {f"{i}.{name}": array for name, array in part.statistics.arrays().items()}
-        return header, arrays
+        parts, arrays = described([Part({}, self._own), *self._parts])
+        return {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": parts}, arrays
 
     @classmethod
     def _from_contents(cls, contents: statefile.Contents, where: str) -> State:
         try:
             header = contents.header
             state = cls(Schema.from_json(header["schema"]), shard=header["shard"])
-            parts = []
-            for i, described in enumerate(header["parts"]):
-                prefix = f"{i}."
-                own = {k.removeprefix(prefix): v for k, v in contents.arrays.items() if k.startswith(prefix)}
-                statistics = SufficientStatistics.from_arrays(
-                    Schema.from_json(described["schema"]), own, described["rows_without_label"]
-                )
-                state._own.check_alike(statistics)
-                parts.append(Part(described["ledger"], statistics))
+            parts = restored(header["parts"], contents.arrays)
+            for part in parts:
+                state._own.check_alike(part.statistics)
             state._own, state._parts = parts[0].statistics, parts[1:]
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FileFormatError(

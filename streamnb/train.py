@@ -13,16 +13,18 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
 from streamnb.engines import get_engine, raise_if_stopped
 from streamnb.errors import DataError, SchemaError, SkippedWarning, SourceError, StreamNBError
-from streamnb.parts import digest
+from streamnb.parts import Part, Plan, added_up, digest
 from streamnb.progress import ProgressOption, reporting
-from streamnb.protocols import Engine, Shard
+from streamnb.protocols import Engine, Folding, Shard
 from streamnb.schema import Schema
 from streamnb.sources import OpenSource, open_source
+from streamnb.spans import Span, push, slice_of
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
 
@@ -67,6 +69,57 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
     return Counted(shard, statistics, digest(statistics), rows)
 
 
+@dataclass(slots=True)
+class Node:
+    """What came of a stretch of shards: the statistics of those with a name, and of those without one."""
+
+    span: Span
+    ledger: dict[str, str]
+    statistics: SufficientStatistics | None
+    anonymous: SufficientStatistics | None
+    skipped: list[str]
+    rows: int
+    size: int
+
+    def add(self, later: Node) -> Node:
+        """Add the stretch that follows, in place; return this node."""
+        self.span = Span(self.span.first, later.span.last)
+        self.ledger |= later.ledger
+        self.statistics = _sum(self.statistics, later.statistics)
+        self.anonymous = _sum(self.anonymous, later.anonymous)
+        self.skipped += later.skipped
+        self.rows, self.size = self.rows + later.rows, self.size + later.size
+        return self
+
+
+def _sum(mine: SufficientStatistics | None, later: SufficientStatistics | None) -> SufficientStatistics | None:
+    if mine is not None and later is not None:
+        mine.merge(later)
+    return later if mine is None else mine
+
+
+def count_one(schema: Schema, on_error: str, placed: tuple[int, Shard]) -> list[Node]:
+    """Count one shard, given with its place in the run; the task that an engine maps."""
+    place, shard = placed
+    counted = accumulate(schema, on_error, shard)
+    node = Node(Span(place, place + 1), {}, None, None, [], counted.rows, shard.size)
+    if counted.statistics is None:
+        node.skipped.append(counted.skipped)
+    elif shard.id:
+        node.ledger, node.statistics = {shard.id: counted.digest}, counted.statistics
+    else:
+        node.anonymous = counted.statistics
+    return [node]
+
+
+def join_nodes(shards: int, stretches: Iterable[list[Node]]) -> list[Node]:
+    """Join the nodes of stretches that follow each other, where they are neighbours in the tree over the shards."""
+    nodes: list[Node] = []
+    for node in (node for stretch in stretches for node in stretch):
+        push(nodes, node, shards, Node.add)
+    return nodes
+
+
 def fit(
     source: Any,
     label: str | None = None,
@@ -79,6 +132,9 @@ def fit(
     resume: bool = False,
     on_error: Literal["raise", "skip"] = "raise",
     verify_checksums: bool = False,
+    shard: tuple[int, int] | None = None,
+    session: Any = None,
+    client: Any = None,
     **infer: Any,
 ) -> State:
     """Count a whole source in one pass, with memory that does not grow with its length.
@@ -87,11 +143,15 @@ def fit(
     Either `schema`, or `label` and what `Schema.infer` takes (`weight`, `exclude`, `categorical` ...).
 
     - `workers`: threads, by default one per core; the result does not depend on it.
+    - `engine`: "threads"; or "spark" (with its `session`), "dask" (with its `client`) or "ray", whose workers read the
+      files themselves; or an object with a method `map`. The same files give the same bytes on all of them.
     - `progress`: True for a bar on a terminal, or a callable that is given a `Progress` after each shard.
     - `checkpoint`: a state file, written every few seconds and at the end; with `resume` a run goes on from it.
     - `on_error`: "skip" leaves out damaged files, and damaged shards of files, with a `SkippedWarning` each; nothing
       of what is skipped is counted.
     - `verify_checksums`: check the page checksums of Parquet files that have them (a slower reader).
+    - `shard`: (i, n) counts the i-th of n parts of the files, i from 1 to n. The n states, merged in any order, are
+      the state of the whole to the byte; until then `State.gaps` says which are missing.
 
     Raises:
         SchemaError, DataError, SourceError: naming the column, file, row group and row.
@@ -121,16 +181,19 @@ def fit(
     skipped = [f"{reason}" for _, reason in opened.skipped]
     for reason in skipped:
         warnings.warn(SkippedWarning(reason), stacklevel=2)
-    shards = _distinct(opened.shards())
-    run = _Run(schema, Path(checkpoint) if checkpoint is not None else None)
-    left = run.begin(shards, resume=resume, on_error=on_error)
-    total_size = sum(shard.size for shard in shards)
-    results = get_engine(engine, workers).map(partial(accumulate, schema, on_error), left)
-    with reporting(progress, total_size, done=total_size - sum(shard.size for shard in left)) as advance:
+    run = _Run(schema, _distinct(opened.shards()), Path(checkpoint) if checkpoint is not None else None, shard)
+    left = run.begin(resume=resume, on_error=on_error)
+    total_size = sum(each.size for _, each in run.shards)
+    chosen = get_engine(engine, workers, session=session, client=client)
+    count, join = partial(count_one, schema, on_error), partial(join_nodes, run.plan.shards)
+    results = chosen.fold(count, join, left) if isinstance(chosen, Folding) else chosen.map(count, left)
+    with reporting(progress, total_size, done=total_size - sum(each.size for _, each in left)) as advance:
         try:
-            for counted in results:
-                run.take(counted)
-                advance(counted.rows, counted.shard.size)
+            for nodes in results:
+                for node in nodes:
+                    rows, size = node.rows, node.size
+                    run.take(node)
+                    advance(rows, size)
         finally:
             close = getattr(results, "close", None)
             if close is not None:
@@ -175,26 +238,33 @@ def _distinct(shards: Iterable[Shard]) -> list[Shard]:
 
 
 class _Run:
-    """One pass in progress: the total so far, the shards in it, and the checkpoint file."""
+    """One pass in progress: its shards with their places in the whole, what was counted of them, the checkpoint."""
 
-    def __init__(self, schema: Schema, checkpoint: Path | None) -> None:
+    def __init__(
+        self, schema: Schema, shards: Sequence[Shard], checkpoint: Path | None, divided: tuple[int, int] | None
+    ) -> None:
         self.schema, self.checkpoint = schema, checkpoint
-        self.total = SufficientStatistics(schema)
-        self.ledger: dict[str, str] = {}
+        if (divided is not None or checkpoint is not None) and any(not each.id for each in shards):
+            option = "checkpoint" if divided is None else "shard"
+            raise SourceError(f"Expected files for {option}=, got a stream, which cannot be read from the middle")
+        i, n = (1, 1) if divided is None else _checked(divided)
+        fingerprint = blake2b("\n".join(each.id for each in shards).encode(), digest_size=12).hexdigest()
+        self.plan = Plan(fingerprint, len(shards), n)
+        self.span = slice_of(len(shards), i, n)
+        self.shards = list(enumerate(shards))[self.span.first : self.span.last]
+        self.nodes: list[Node] = []
         self.anonymous = SufficientStatistics(schema)  # of shards without a name, which no ledger must cover
         self.saved_at = time.monotonic()
         self.unsaved = True
 
-    def begin(self, shards: Sequence[Shard], *, resume: bool, on_error: str) -> Sequence[Shard]:
+    def begin(self, *, resume: bool, on_error: str) -> Sequence[tuple[int, Shard]]:
         """Return the shards that are still to be counted, after the checkpoint's if there is one to resume."""
         if self.checkpoint is None:
             if resume:
                 raise ValueError("Expected checkpoint= with resume=True, got none")
-            return shards
-        if any(not shard.id for shard in shards):
-            raise SourceError("Expected files for checkpoint=, got a stream, which cannot be read from the middle")
+            return self.shards
         if not self.checkpoint.exists():
-            return shards
+            return self.shards
         if not resume:
             raise SourceError(
                 f"Expected no checkpoint yet, got {self.checkpoint}; "
@@ -205,20 +275,29 @@ class _Run:
         if held.schema != self.schema:
             state.total.check_alike(held.total)
             raise SchemaError(f"Expected the schema of the checkpoint {self.checkpoint}, got another")
-        self.total, self.ledger = held.total, dict(held.ledger)
         self.unsaved = False
-        return _after(self.ledger, shards, on_error)
+        reached = max((part.span.last for part in held.parts if part.plan == self.plan), default=0)
+        left = _after(held.ledger, self.shards, reached, on_error)
+        places = {each.id: place for place, each in self.shards}
+        for part in held.parts:
+            counted = [places[name] for name in part.ledger]
+            span = part.span
+            if part.plan != self.plan:  # of a run over other files, which go before those of this one
+                span = Span(min(counted, default=0), max(counted, default=0) + 1)
+            if counted or part.plan == self.plan:
+                self.nodes.append(Node(span, dict(part.ledger), part.statistics, None, [], 0, 0))
+        self.nodes.sort(key=lambda node: node.span)
+        return left
 
-    def take(self, counted: Counted) -> None:
-        """Merge one shard's statistics; the shards arrive in order."""
-        if counted.statistics is None:
-            warnings.warn(SkippedWarning(counted.skipped), stacklevel=3)
-            return
-        if counted.shard.id:
-            self.total.merge(counted.statistics)
-            self.ledger[counted.shard.id] = counted.digest
-        else:
-            self.anonymous.merge(counted.statistics)
+    def take(self, node: Node) -> None:
+        """Add what came of some shards; they arrive in order."""
+        for reason in node.skipped:
+            warnings.warn(SkippedWarning(reason), stacklevel=3)
+        node.skipped = []
+        if node.anonymous is not None:
+            self.anonymous.merge(node.anonymous)
+            node.anonymous = None
+        push(self.nodes, node, self.plan.shards, Node.add)
         self.unsaved = True
         if time.monotonic() - self.saved_at >= CHECKPOINT_SECONDS:
             self.save()
@@ -231,28 +310,44 @@ class _Run:
         self.saved_at = time.monotonic()
 
     def state(self) -> State:
-        """The total as a state."""
-        state = State.of_shards(self.schema, self.total, self.ledger)
+        """What was counted so far, as a state."""
+        whole = Span(0, self.plan.shards)
+        at_the_end = self.span == whole and self.nodes and self.nodes[-1].span.last == self.plan.shards
+        parts = []
+        for node in self.nodes:
+            statistics = SufficientStatistics(self.schema) if node.statistics is None else node.statistics
+            parts.append(Part(dict(node.ledger), statistics, self.plan, node.span))
+        if at_the_end and len(parts) > 1:  # gone on over files that were added since: no node ends where they begin
+            parts = [Part({k: v for part in parts for k, v in part.ledger.items()}, added_up(parts), self.plan, whole)]
+        state = State.of_parts(self.schema, parts)
         state.merge(State.of_shards(self.schema, self.anonymous, {}))
         return state
 
 
-def _after(ledger: dict[str, str], shards: Sequence[Shard], on_error: str) -> Sequence[Shard]:
-    """Return the shards after those in the ledger; they must be the same data in the same order.
+def _checked(divided: tuple[int, int]) -> tuple[int, int]:
+    i, n = divided
+    if not 1 <= i <= n:
+        raise ValueError(f"Expected shard=(i, n) with i from 1 to n, got ({i}, {n})")
+    return i, n
+
+
+def _after(
+    ledger: dict[str, str], shards: Sequence[tuple[int, Shard]], reached: int, on_error: str
+) -> Sequence[tuple[int, Shard]]:
+    """Return the shards after those in the ledger and the place reached; they must be the same data, in the same order.
 
     Raises:
         SourceError: a file that was counted has changed or gone, or a new one stands before it.
     """
-    planned = {shard.id for shard in shards}
-    names = {_file(shard.id) for shard in shards}
+    planned = {shard.id for _, shard in shards}
+    names = {_file(shard.id) for _, shard in shards}
     for counted in ledger:
         if counted not in planned:
             name = _file(counted)
             change = "changed" if name in names else "gone"
             raise SourceError(f"Expected the data of the checkpoint, got a file that is {change} since: {name}")
-    position = [i for i, shard in enumerate(shards) if shard.id in ledger]
-    last = position[-1] + 1 if position else 0
-    for shard in shards[:last]:
+    last = max((i + 1 for i, (place, shard) in enumerate(shards) if shard.id in ledger or place < reached), default=0)
+    for _, shard in shards[:last]:
         if shard.id not in ledger:
             reason = f"Expected the data of the checkpoint, got a file that was not counted then: {_file(shard.id)}"
             if on_error == "raise":

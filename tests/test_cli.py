@@ -236,7 +236,7 @@ def test_files_apart_and_merged_equal_all_at_once(data: Path, files: Path, tmp_p
         run("fit", data / f"part-{i}.parquet", "--label", "y", *KINDS, "-o", part)
     result = run("merge", *parts, parts[0], "-o", tmp_path / "all.snb")
     assert result.stdout == ""
-    assert result.stderr.startswith("1,200 rows, 2 classes, 5 features -> ")
+    assert result.stderr.splitlines()[-1].startswith("1,200 rows, 2 classes, 5 features -> ")
     merged, whole = snb.State.load(tmp_path / "all.snb"), snb.State.load(files / "state.snb")
     assert merged.digest() == whole.digest()
 

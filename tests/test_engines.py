@@ -1,169 +1,203 @@
-"""Engines: an ordered map that ends cleanly."""
+"""One suite over all engines: whatever counts the shards, the state is that of a plain loop over the files."""
 
-import threading
-import time
+from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from engine_fixtures import ENGINES, made, need, started
+from engine_tasks import SCHEMA, Unlucky, failing, kill_worker, plain_loop, rows, square, write
+from strategies import assert_agree
 
-from streamnb.engines import get_engine, raise_if_stopped
-from streamnb.engines.threads import READ_AHEAD, Threads, available_cores
+import streamnb as snb
+from streamnb import train
+from streamnb.protocols import Folding
 
-
-def engine_threads() -> list[threading.Thread]:
-    """The threads of engines that are alive."""
-    return [thread for thread in threading.enumerate() if thread.name.startswith("streamnb")]
-
-
-@pytest.fixture(params=[1, 2, 5])
-def engine(request):
-    """An engine of one, two or five workers."""
-    return Threads(request.param)
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::DeprecationWarning"
+)
 
 
-def test_results_come_in_the_order_of_the_shards(engine):
-    """Whatever finishes first, results come back in the order of the shards."""
-
-    def task(number: int) -> int:
-        time.sleep(0.002 * (5 - number % 5))
-        return number * number
-
-    assert list(engine.map(task, range(20))) == [number * number for number in range(20)]
-    assert not engine_threads()
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The options that choose an engine which has been started."""
+    with started(request.param, tmp_path_factory.mktemp(request.param)) as options:
+        yield options
 
 
-def test_no_shards(engine):
-    """A source without shards gives no results."""
-    assert list(engine.map(abs, [])) == []
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dozen files."""
+    return write(tmp_path_factory.mktemp("engines") / "data")
 
 
-def test_first_failing_shard_in_order_propagates(engine):
-    """The error is that of the first failing shard in order, even when a later one fails sooner."""
-
-    def task(number: int) -> int:
-        if number == 3:
-            time.sleep(0.02)
-            raise KeyError("three")
-        if number == 4:
-            raise ValueError("four")
-        return number
-
-    results = engine.map(task, range(50))
-    got = []
-    with pytest.raises(KeyError, match="three"):
-        got.extend(results)
-    assert not engine_threads()
+@pytest.fixture(scope="module")
+def single(folder: Path) -> bytes:
+    """The state of one thread."""
+    return snb.fit(folder, schema=SCHEMA, workers=1).to_bytes()
 
 
-def test_results_before_the_failing_shard_are_handed_out(engine):
-    """All shards before the failing one have given their results."""
-
-    def task(number: int) -> int:
-        return 1 // (3 - number)
-
-    results = engine.map(task, range(9))
-    got = [next(results) for _ in range(3)]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    assert got == [0, 0, 1]
+def test_the_bytes_are_those_of_one_thread(engine: dict[str, Any], folder: Path, single: bytes) -> None:
+    """The same files give the same bytes; and the rows are those of a plain loop, counts exactly."""
+    state = snb.fit(folder, schema=SCHEMA, **engine)
+    assert state.to_bytes() == single
+    assert_agree(state, plain_loop(folder), moments=1e-12)
 
 
-def test_shards_are_drawn_lazily_and_in_the_calling_thread():
-    """At most workers + 2 shards are in hand, and a generator of shards never leaves the calling thread."""
-    drawn = []
-
-    def shards():
-        for number in range(100):
-            drawn.append((number, threading.current_thread()))
-            yield number
-
-    results = Threads(2).map(abs, shards())
-    assert next(results) == 0
-    assert len(drawn) <= 2 + READ_AHEAD
-    for _ in range(10):
-        next(results)
-    assert len(drawn) <= 10 + 2 + READ_AHEAD
-    results.close()
-    assert {thread for _, thread in drawn} == {threading.main_thread()}
+def test_results_come_in_the_order_of_the_shards(engine: dict[str, Any]) -> None:
+    """Whatever is done first; also when there is nothing to do, or more than is held at a time."""
+    each = made(engine)
+    assert list(each.map(square, range(30))) == [number * number for number in range(30)]
+    assert list(each.map(square, [])) == []
 
 
-def test_closing_stops_running_tasks_promptly():
-    """Closing the iterator ends tasks that run at their next question, drops those that wait, leaves no thread."""
-    started, finished = [], []
-
-    def task(number: int) -> int:
-        started.append(number)
-        if number == 0:
-            return 0
-        for _ in range(1000):
-            time.sleep(0.005)
-            raise_if_stopped()
-        finished.append(number)
-        return number
-
-    results = Threads(2).map(task, range(100))
-    assert next(results) == 0
-    begin = time.monotonic()
-    results.close()
-    assert time.monotonic() - begin < 2
-    assert not finished
-    assert len(started) <= 2 + READ_AHEAD
-    assert not engine_threads()
+def test_many_shards_are_joined_before_they_travel(
+    engine: dict[str, Any], folder: Path, single: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an engine joins results among its workers, the tree is the same, and so are the bytes."""
+    each = made(engine)
+    if not isinstance(each, Folding):
+        assert engine["engine"] == "threads"
+        return
+    module = sys.modules[type(each).__module__]
+    monkeypatch.setattr(module, "RESULTS", 3)
+    arrived: list[int] = []
+    take = train._Run.take
+    monkeypatch.setattr(train._Run, "take", lambda run, node: (arrived.append(node.span.first), take(run, node))[1])
+    assert snb.fit(folder, schema=SCHEMA, **engine).to_bytes() == single
+    assert 1 < len(arrived) < 12
+    assert list(each.fold(square, sum, range(30))) != []
+    assert sum(each.fold(square, sum, range(30))) == sum(number * number for number in range(30))
+    assert list(each.fold(square, sum, [])) == []
 
 
-def test_an_interrupt_while_waiting_stops_the_work():
-    """A KeyboardInterrupt in the calling thread leaves no thread behind."""
+def test_shards_by_hand_on_an_engine(engine: dict[str, Any], folder: Path, single: bytes) -> None:
+    """A cluster may do one part of the files and another the rest."""
+    parts = [snb.fit(folder, schema=SCHEMA, shard=(i, 2), **engine) for i in (1, 2)]
+    assert (parts[1] + parts[0]).to_bytes() == single
 
-    def task(number: int) -> int:
-        for _ in range(1000):
-            time.sleep(0.005)
-            raise_if_stopped()
-        return number
 
-    def shards():
-        yield from range(3)
-        raise KeyboardInterrupt
+def test_the_first_failing_shard_in_order_is_the_error(engine: dict[str, Any]) -> None:
+    """With its own type, text and place, as if it had been raised here."""
+    with pytest.raises(snb.DataError, match="Expected an even mood, got 3") as raised:
+        list(made(engine).map(failing, range(8)))
+    assert (raised.value.column, raised.value.row) == ("mood", 3)
 
+
+def test_a_bad_value_is_named_with_its_file(engine: dict[str, Any], folder: Path, tmp_path: Path) -> None:
+    """Nothing is counted, and the message says where to look."""
+    bad = rows(3, 200)
+    values = pc.if_else(pc.equal(pa.array(range(200)), 77), float("inf"), bad["x"])
+    files = [tmp_path / f"{name}.parquet" for name in ("good", "bad")]
+    pq.write_table(rows(2, 200), files[0])
+    pq.write_table(bad.set_column(1, "x", values), files[1])
+    with pytest.raises(snb.DataError, match=r"inf.*bad\.parquet, row group 0, row 77.*column 'x'"):
+        snb.fit(files, schema=SCHEMA, **engine)
+
+
+def test_a_damaged_file_is_skipped_and_said(engine: dict[str, Any], tmp_path: Path) -> None:
+    """The warning comes here, not on the worker, and the other files are counted."""
+    folder = write(tmp_path / "data", 3)
+    bad = folder / "part-01.parquet"
+    pq.write_table(pq.read_table(bad), bad, write_page_checksum=True, compression="none")
+    content = bytearray(bad.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    bad.write_bytes(content)
+    with pytest.warns(snb.SkippedWarning, match=r"part-01\.parquet"):
+        state = snb.fit(folder, schema=SCHEMA, on_error="skip", verify_checksums=True, **engine)
+    assert len(state.ledger) == 2
+
+
+def test_a_run_goes_on_from_a_checkpoint(engine: dict[str, Any], folder: Path, single: bytes, tmp_path: Path) -> None:
+    """Begun on threads, ended on another engine: the bytes are the same."""
+    stopped: list[Any] = []
+
+    def stop(progress: Any) -> None:
+        stopped.append(progress)
+        if len(stopped) == 5:
+            raise KeyboardInterrupt
+
+    checkpoint = tmp_path / "run.snb"
     with pytest.raises(KeyboardInterrupt):
-        list(Threads(2).map(task, shards()))
-    assert not engine_threads()
+        snb.fit(folder, schema=SCHEMA, checkpoint=checkpoint, progress=stop)
+    state = snb.fit(folder, schema=SCHEMA, checkpoint=checkpoint, resume=True, **engine)
+    assert state.to_bytes() == snb.State.load(checkpoint).to_bytes() == single
 
 
-def test_dropping_the_iterator_leaves_no_thread():
-    """An iterator that is forgotten half-way is closed."""
-    results = Threads(2).map(abs, range(100))
-    next(results)
-    del results
-    assert not engine_threads()
+def test_a_killed_worker_changes_nothing(engine: dict[str, Any], folder: Path, single: bytes, tmp_path: Path) -> None:
+    """A process is SIGKILLed when it has counted a shard and not yet answered: every row is counted once."""
+    if engine["engine"] == "threads":
+        return  # they are this process: what survives its death are checkpoints, which test_train kills
+    marker = tmp_path / "killed"
+    state = snb.fit(folder, schema=SCHEMA, engine=Unlucky(made(engine), kill_worker, marker))
+    assert marker.exists()
+    assert state.to_bytes() == single
 
 
-def test_one_worker_works_in_the_calling_thread():
-    """With one worker no thread is started."""
-    assert set(Threads(1).map(lambda _: threading.current_thread(), range(3))) == {threading.current_thread()}
+def test_predictions_are_written_by_the_workers(
+    engine: dict[str, Any], folder: Path, single: bytes, tmp_path: Path
+) -> None:
+    """The same rows as on threads, in the same order; the folder appears whole, and is not written over."""
+    model = snb.State.from_bytes(single).finish()
+    expected, output = tmp_path / "expected.parquet", tmp_path / "scored"
+    options: dict[str, Any] = {"proba": True, "keep": ["x", "site"]}
+    n = snb.predict(model, folder, expected, **options)
+    if engine["engine"] == "threads":
+        output = output.with_suffix(".parquet")
+    assert snb.predict(model, folder, output, **options, **engine) == n
+    assert pq.read_table(output).equals(pq.read_table(expected))
+    if engine["engine"] == "threads":
+        return
+    assert len(list(output.iterdir())) == 12
+    with pytest.raises(snb.SourceError, match="Expected a new folder for the output, got one that is there"):
+        snb.predict(model, folder, output, **engine)
+    with pytest.raises(snb.SourceError, match="Cannot write"):
+        snb.predict(model, folder, tmp_path / "nowhere" / "scored", **engine)
+    assert {path.name for path in tmp_path.iterdir()} == {"expected.parquet", "scored"}
 
 
-def test_the_default_is_one_worker_per_available_core():
-    """Without a number of workers there is one per core that the process may use."""
-    assert Threads().workers == available_cores() >= 1
-    assert get_engine("threads").workers == available_cores()
+def test_closing_early_leaves_the_engine_usable(engine: dict[str, Any], folder: Path, single: bytes) -> None:
+    """What was not wanted is dropped, and the next run is not disturbed by it."""
+    results = made(engine).map(square, range(60))
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert snb.fit(folder, schema=SCHEMA, **engine).to_bytes() == single
 
 
-@pytest.mark.parametrize("workers", [0, -1])
-def test_fewer_workers_than_one_are_refused(workers):
-    """A number of workers below 1 is an error that shows it."""
-    with pytest.raises(ValueError, match=f"Expected at least 1 worker, got {workers}"):
-        get_engine("threads", workers)
+@pytest.mark.parametrize(("engine_name", "package"), [("spark", "pyspark"), ("dask", "distributed"), ("ray", "ray")])
+def test_a_missing_extra_is_one_line(engine_name: str, package: str) -> None:
+    """Where the package is not installed the message is the command that installs it."""
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+import polars as pl, streamnb as snb
+try:
+    snb.fit(pl.DataFrame({{"y": ["a"], "x": [1.0]}}), label="y", engine={engine_name!r})
+except snb.MissingExtraError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said == f"{package} is not installed; install it with: pip install 'streamnb[{engine_name}]'\n"
 
 
-def test_engines_by_name_or_as_they_are():
-    """A name is looked up, an engine is taken as it is, anything else is refused."""
-    own = Threads(3)
-    assert get_engine(own, 7) is own
-    with pytest.raises(ValueError, match="Expected an engine among 'threads', got 'thread'"):
-        get_engine("thread")
-    with pytest.raises(ValueError, match="Expected an engine, which has a method map, got int"):
-        get_engine(3)
-
-
-def test_outside_of_an_engine_nothing_stops():
-    """A plain loop over the shards may call raise_if_stopped too."""
-    raise_if_stopped()
+@pytest.mark.parametrize(("engine_name", "advice"), [("spark", "session"), ("dask", "client"), ("ray", "ray.init")])
+def test_an_engine_that_was_not_started_says_so(engine_name: str, advice: str) -> None:
+    """Nothing is started behind one's back."""
+    need(engine_name)
+    code = f"""
+import polars as pl, streamnb as snb
+try:
+    snb.fit(pl.DataFrame({{"y": ["a"], "x": [1.0]}}), label="y", engine={engine_name!r})
+except ValueError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "got none" in run.stdout
+    assert advice in run.stdout

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import runpy
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from engine_fixtures import environment, need
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.naive_bayes import BernoulliNB, ComplementNB, MultinomialNB
 
@@ -80,6 +83,42 @@ def test_example_cross_validation(run: Any) -> None:
     assert example["accuracies"] == pytest.approx(example["theirs"].tolist(), rel=1e-12)
     assert len(example["accuracies"]) == 5
     assert "mean accuracy 0.9608" in printed
+
+
+def test_example_by_hand(run: Any) -> None:
+    """Three of four parts know what they lack, and four are the single run."""
+    example, printed = run("by_hand")
+    assert example["gaps"] == ["3 of 4 shards; missing 3"]
+    assert example["same"] is True
+    assert printed == "46000 rows: 3 of 4 shards; missing 3\n60000 rows, the bytes of the single run: True\n"
+
+
+def printed_by(name: str) -> list[str]:
+    """Run an example in a process of its own, as one that starts a cluster must be; return the lines it printed."""
+    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    variables = {**os.environ, **environment()}
+    run = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout.splitlines()
+
+
+def test_example_on_dask() -> None:
+    """Two workers count to the bytes of one machine, and write what they score."""
+    need("dask")
+    rows, accuracy, same = printed_by("on_dask")
+    assert rows == "60000 rows counted, 60000 scored into 12 files"
+    assert float(accuracy.split()[1]) == pytest.approx(0.841, abs=0.005)  # two normal curves, two deviations apart
+    assert same == "the bytes of one machine: True"
+
+
+def test_example_on_spark() -> None:
+    """Spark counts to the bytes of one machine, and scores a frame about as well as it can be scored."""
+    need("spark")
+    same, counted = printed_by("on_spark")
+    assert same == "the bytes of one machine: True"
+    rows, right = int(counted.split()[0]), int(counted.split()[5])
+    assert rows == pytest.approx(60_000 * 0.92, rel=0.02)  # x > -1: 84 % of one class and 99.9 % of the other
+    assert right / rows == pytest.approx(0.85, abs=0.03)
 
 
 @pytest.mark.skipif(

@@ -460,8 +460,11 @@ def test_what_was_skipped_is_reported_again_by_a_resume(folder: Path, tmp_path: 
         snb.fit(folder, progress=Interrupting(6), verify_checksums=True, **options)
     with pytest.warns(snb.SkippedWarning, match=r"not counted then: .*part-02\.parquet"):
         state = snb.fit(folder, resume=True, verify_checksums=True, **options)
-    others = [path for path in sorted(folder.iterdir()) if path.name != "part-02.parquet"]
-    assert state == snb.fit(others, schema=SCHEMA)
+    with pytest.warns(snb.SkippedWarning, match=r"damaged.*part-02\.parquet"):
+        assert state == snb.fit(folder, schema=SCHEMA, verify_checksums=True, on_error="skip")
+    others = snb.fit([path for path in sorted(folder.iterdir()) if path.name != "part-02.parquet"], schema=SCHEMA)
+    assert state.ledger == others.ledger
+    assert_agree(state, others, moments=1e-12)
 
 
 def test_skipping_is_for_damage_not_for_values(folder: Path) -> None:
