@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from streamnb.errors import (
         DataError,
         EmptyStateError,
+        FencedError,
         FileFormatError,
         MergeError,
         MissingExtraError,
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     )
     from streamnb.evaluation import Report, evaluate
     from streamnb.families import Bernoulli, Categorical, Complement, Gaussian, Multinomial
+    from streamnb.follow import Following, follow
+    from streamnb.position import Window
     from streamnb.predictor import Predictor
     from streamnb.progress import Progress
+    from streamnb.publishing import PredictorFile
     from streamnb.schema import Schema
     from streamnb.score import predict
     from streamnb.state import State
@@ -36,6 +40,7 @@ _ROOMS = {
     "errors": (
         "DataError",
         "EmptyStateError",
+        "FencedError",
         "FileFormatError",
         "MergeError",
         "MissingExtraError",
@@ -46,8 +51,11 @@ _ROOMS = {
     ),
     "evaluation": ("Report", "evaluate"),
     "families": ("Bernoulli", "Categorical", "Complement", "Gaussian", "Multinomial"),
+    "follow": ("Following", "follow"),
+    "position": ("Window",),
     "predictor": ("Predictor",),
     "progress": ("Progress",),
+    "publishing": ("PredictorFile",),
     "schema": ("Schema",),
     "score": ("predict",),
     "state": ("State",),
@@ -62,12 +70,15 @@ __all__ = [
     "Complement",
     "DataError",
     "EmptyStateError",
+    "FencedError",
     "FileFormatError",
+    "Following",
     "Gaussian",
     "MergeError",
     "MissingExtraError",
     "Multinomial",
     "Predictor",
+    "PredictorFile",
     "Progress",
     "Report",
     "Schema",
@@ -77,8 +88,10 @@ __all__ = [
     "State",
     "StreamNBError",
     "Text",
+    "Window",
     "evaluate",
     "fit",
+    "follow",
     "predict",
 ]
 

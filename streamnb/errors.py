@@ -7,6 +7,7 @@
     ├── EmptyStateError    (ValueError)   a question that needs rows, asked of a state without any
     ├── FileFormatError    (ValueError)   a state or model file that is refused
     ├── SourceError        (OSError)      a data file that is absent, damaged or changed
+    ├── FencedError        (OSError)      another process has taken over what this one wanted to write
     └── MissingExtraError  (ImportError)  an optional package that is not installed
 
 A message says what was expected, what came and where: "Expected X, got Y - column 'age', part-003.parquet".
@@ -20,6 +21,7 @@ from difflib import get_close_matches
 __all__ = [
     "DataError",
     "EmptyStateError",
+    "FencedError",
     "FileFormatError",
     "MergeError",
     "MissingExtraError",
@@ -80,6 +82,10 @@ class FileFormatError(StreamNBError, ValueError):
 
 class SourceError(StreamNBError, OSError):
     """A data file is absent, damaged, or changed since it was planned or counted."""
+
+
+class FencedError(StreamNBError, OSError):
+    """Another process has taken over what this one wanted to write; what it wrote stays."""
 
 
 class MissingExtraError(StreamNBError, ImportError):

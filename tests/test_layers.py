@@ -28,6 +28,9 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
         (
             "sources",
             "sources.batching",
+            "sources.deadletters",
+            "sources.kafka",
+            "sources.messages",
             "sources.dataset",
             "sources.files",
             "sources.footer",
@@ -41,7 +44,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "engines.threads",
         ),
         ("ground",),
-        {"pyarrow", "polars"},
+        {"pyarrow", "polars", "confluent_kafka"},
     ),
     # Named arrays to bytes and back: whatever the arrays mean.
     "files": (("atomic", "arraybytes", "statefile"), ("ground",), {"numpy", "pyarrow"}),
@@ -52,13 +55,16 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
         {"numpy", "pyarrow"},
     ),
     "model": (
-        ("sufficient", "tidy", "predictor", "explain", "topfeatures", "state"),
+        ("sufficient", "tidy", "predictor", "explain", "topfeatures", "state", "position", "statefolder"),
         ("ground", "numbers", "files", "meaning"),
         {"numpy", "pyarrow"},
     ),
     # Where sources, engines and statistics meet.
     "world": (
-        ("train", "score", "evaluation", "report", "describe"),
+        (
+            *("train", "score", "evaluation", "report", "describe"),
+            *("follow", "followed", "following", "publishing", "rolling"),
+        ),
         ("ground", "numbers", "transport", "files", "meaning", "model"),
         {"numpy", "pyarrow"},
     ),
@@ -94,15 +100,28 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "show",
             "showtext",
             "explaintext",
+            "localbroker",
             "demo",
             "demotext",
         ),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
-        {"numpy", "pyarrow", "polars", "typer", "rich"},
+        {"numpy", "pyarrow", "polars", "typer", "rich", "confluent_kafka"},
     ),
 }
 ROOM_OF: dict[str, str] = {module: room for room, (modules, _, _) in ROOMS.items() for module in modules}
-LIBRARIES = {"numpy", "pyarrow", "polars", "numba", "typer", "rich", "pandas", "duckdb", "sklearn", "scipy"}
+LIBRARIES = {
+    "numpy",
+    "pyarrow",
+    "polars",
+    "numba",
+    "typer",
+    "rich",
+    "pandas",
+    "duckdb",
+    "sklearn",
+    "scipy",
+    "confluent_kafka",
+}
 # Beside what the room may know: a bar on the terminal is drawn from where progress is counted.
 ALSO = {"progress": {"rich"}, "text": {"polars"}}
 

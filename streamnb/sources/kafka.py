@@ -18,7 +18,17 @@ from streamnb.errors import MissingExtraError, SourceError
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-__all__ = ["Assignment", "Delivery", "Owner", "TopicReader", "ends_of", "peek", "producer", "topic_id"]
+__all__ = [
+    "Assignment",
+    "Delivery",
+    "OffsetGoneError",
+    "Owner",
+    "TopicReader",
+    "ends_of",
+    "peek",
+    "producer",
+    "topic_id",
+]
 
 Assignment = Literal["cooperative", "eager", "server"]
 """How a group shares partitions: step by step, all at once, or by the broker's own protocol (Kafka 4)."""
@@ -121,7 +131,7 @@ class TopicReader:
                     delivery = found[partition] = Delivery(partition)
                 delivery.messages.append(message)
                 delivery.offsets.append(message.offset())  # type: ignore[arg-type]
-                delivery.values.append(message.value())  # type: ignore[arg-type]
+                delivery.values.append(message.value())
             elif error.code() == KafkaError._PARTITION_EOF:
                 found.setdefault(partition, Delivery(partition)).end = message.offset()
             else:
@@ -131,7 +141,7 @@ class TopicReader:
             self._say("broker_back")
         for partition in self._fresh & found.keys():
             # These may have been fetched before the partition changed hands, from another offset than the owner's.
-            self._seek(partition, self._owner.take(partition))
+            self.seek(partition, self._owner.take(partition))
             del found[partition]
         deliveries = list(found.values())
         self._measure(deliveries)
@@ -171,6 +181,15 @@ class TopicReader:
                     found[partition] = max(0, bounds[1] - offset)
         return found
 
+    def seek(self, partition: int, offset: int) -> None:
+        """Read on from another offset."""
+        from confluent_kafka import KafkaException
+
+        for place in self._at({partition: offset}):
+            # It fails where reading has not begun; it then begins at the offset that was assigned.
+            with suppress(KafkaException):
+                self.consumer.seek(place)
+
     def drop(self, partition: int) -> None:
         """Read no further in a partition that is still assigned."""
         from confluent_kafka import KafkaException, TopicPartition
@@ -188,6 +207,8 @@ class TopicReader:
     # Exceptions must not leave these callbacks: the client would go on half way. `poll` raises them.
 
     def _on_assign(self, consumer: Consumer, assigned: list[Any]) -> None:
+        from confluent_kafka import KafkaException
+
         try:
             offsets = {each.partition: self._owner.take(each.partition) for each in assigned}
         except BaseException as error:
@@ -199,6 +220,8 @@ class TopicReader:
             consumer.incremental_assign(places)
         else:
             consumer.assign(places)
+        with suppress(KafkaException):
+            consumer.resume(places)  # a partition that was dropped before may be ours again
         self._say("assigned", partitions=sorted(offsets))
 
     def _on_revoke(self, _: Consumer, revoked: list[Any]) -> None:
@@ -220,10 +243,6 @@ class TopicReader:
         from confluent_kafka import TopicPartition
 
         return [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
-
-    def _seek(self, partition: int, offset: int) -> None:
-        for place in self._at({partition: offset}):
-            self.consumer.seek(place)
 
     # Errors ---------------------------------------------------------------------------------------------------------
 

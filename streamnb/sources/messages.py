@@ -59,8 +59,10 @@ class JsonMessages:
         """
         # A message that begins with { and ends with } and stands in text that is JSON from end to end, is closed at
         # its end; so as many objects as messages means one in each.
-        if not all(value[:1] == b"{" and value[-1:] == b"}" for value in values):
-            raise SourceError("Expected a JSON object in each message, got something else")
+        if not _all_in_braces(values):
+            values = [value.strip(b" \t\r\n") for value in values]  # white space is allowed, and rare
+            if not _all_in_braces(values):
+                raise SourceError("Expected a JSON object in each message, got something else")
         body = b"\n".join(values)
         if b"NaN" in body or b"Infinity" in body:
             self._refuse_tokens(values)
@@ -90,11 +92,6 @@ class JsonMessages:
                 kind = "bad value" if isinstance(error, _ConstantError) else "malformed"
                 faults.append((i, kind, str(error)))
         return faults
-
-    @staticmethod
-    def stripped(values: Iterable[bytes]) -> list[bytes]:
-        """Return the values without white space around them, which JSON allows."""
-        return [value.strip(b" \t\r\n") for value in values]
 
     @staticmethod
     def _refuse_tokens(values: Sequence[bytes]) -> None:
@@ -181,6 +178,10 @@ def types_in_json(values: Iterable[bytes]) -> dict[str, pa.DataType]:
             counts[pa.float64()] += counts.pop(pa.int64())  # 2 among 2.5 is a number as well
         types[key] = counts.most_common(1)[0][0]
     return types
+
+
+def _all_in_braces(values: Sequence[bytes]) -> bool:
+    return all(value[:1] == b"{" and value[-1:] == b"}" for value in values)
 
 
 def _type_of(value: Any) -> pa.DataType | None:
