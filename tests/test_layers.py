@@ -94,6 +94,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "cliapp",
             "clierrors",
             "clifiles",
+            "clifollow",
             "clitext",
             "clitrain",
             "options",
