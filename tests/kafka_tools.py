@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -90,12 +91,12 @@ class Follower:
         options = [part for key, value in client.items() for part in ("--client", f"{key}={value}")]
         fixed = ["--bootstrap", address, "--topic", topic, "--state", str(folder), "--label", "y"]
         quiet = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.log = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would stop it in the end
         self.process = subprocess.Popen(
             [sys.executable, "-m", "streamnb", "follow", *fixed, *options, *more],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=self.log,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | quiet,
         )
 
@@ -104,15 +105,26 @@ class Follower:
         if self.process.poll() is None:
             self.process.send_signal(number)
 
+    def kill(self) -> None:
+        """End it at once, as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+    def said(self) -> str:
+        """Return what it wrote so far."""
+        # Through a descriptor of our own: reading must not move the place where it writes.
+        return Path(f"/proc/self/fd/{self.log.fileno()}").read_text()
+
     def wait(self, seconds: float = 60.0) -> tuple[int, str]:
         """Return the exit code and what it wrote; kill it if it does not end."""
         try:
-            _, error = self.process.communicate(timeout=seconds)
+            self.process.wait(seconds)
+            return self.process.returncode, self.said()
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            _, error = self.process.communicate()
-            raise AssertionError(f"the follower did not end in {seconds} s: {error[-2000:]}") from None
-        return self.process.returncode, error
+            raise AssertionError(f"the follower did not end in {seconds} s: {self.said()[-2000:]}") from None
+        finally:
+            self.kill()
 
 
 def events(log: str) -> list[dict[str, Any]]:
