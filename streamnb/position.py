@@ -80,7 +80,7 @@ class Position:
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as data that JSON can write; what is not there is left out."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, "", {})}
+        return {key: value for key, value in asdict(self).items() if value is not None and value != ""}
 
     @classmethod
     def from_plain(cls, given: Mapping[str, Any]) -> Position:

@@ -91,7 +91,8 @@ class Follower:
         options = [part for key, value in client.items() for part in ("--client", f"{key}={value}")]
         fixed = ["--bootstrap", address, "--topic", topic, "--state", str(folder), "--label", "y"]
         quiet = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self.log = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would stop it in the end
+        # A pipe that nobody reads would stop it in the end.
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="follower-")  # noqa: SIM115 - `kill` closes it
         self.process = subprocess.Popen(
             [sys.executable, "-m", "streamnb", "follow", *fixed, *options, *more],
             cwd=ROOT,
@@ -113,8 +114,7 @@ class Follower:
 
     def said(self) -> str:
         """Return what it wrote so far."""
-        # Through a descriptor of our own: reading must not move the place where it writes.
-        return Path(f"/proc/self/fd/{self.log.fileno()}").read_text()
+        return Path(self.log.name).read_text()
 
     def wait(self, seconds: float = 60.0) -> tuple[int, str]:
         """Return the exit code and what it wrote; kill it if it does not end."""

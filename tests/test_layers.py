@@ -37,6 +37,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "sources.opening",
             "sources.parquet",
             "sources.readers",
+            "sources.relay",
             "sources.stream",
             "sources.types",
             "engines",
@@ -63,7 +64,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     "world": (
         (
             *("train", "score", "evaluation", "report", "describe"),
-            *("follow", "followed", "following", "publishing", "rolling"),
+            *("follow", "followed", "following", "publishing", "rolling", "scoretopic", "signals"),
         ),
         ("ground", "numbers", "transport", "files", "meaning", "model"),
         {"numpy", "pyarrow"},
@@ -95,6 +96,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "clierrors",
             "clifiles",
             "clifollow",
+            "cliscore",
             "clitext",
             "clitrain",
             "options",

@@ -25,6 +25,7 @@ __all__ = [
     "Owner",
     "TopicReader",
     "ends_of",
+    "open_consumer",
     "peek",
     "producer",
     "topic_id",
@@ -190,6 +191,15 @@ class TopicReader:
             with suppress(KafkaException):
                 self.consumer.seek(place)
 
+    def restart(self, partition: int, offsets: Mapping[int, int]) -> None:
+        """Read on from another offset where reading has stopped; `offsets` has all partitions that are ours."""
+        if self._incremental:
+            place = self._at({partition: offsets[partition]})
+            self.consumer.incremental_unassign(place)
+            self.consumer.incremental_assign(place)
+        else:
+            self.consumer.assign(self._at(offsets))
+
     def drop(self, partition: int) -> None:
         """Read no further in a partition that is still assigned."""
         from confluent_kafka import KafkaException, TopicPartition
@@ -315,16 +325,36 @@ def peek(bootstrap: str, topic: str, most: int, options: Mapping[str, Any] | Non
         partitions = _partitions(consumer, bootstrap, topic)
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         found: list[bytes] = []
-        left, silent = len(partitions), 0
-        while left and len(found) < most and silent < 3:
-            arrived = consumer.consume(most, 0.3 if found else 2.0)
-            silent = 0 if arrived else silent + 1
-            left -= sum(message.error() is not None for message in arrived)
-            values = [message.value() for message in arrived if message.error() is None]
-            found.extend(value for value in values if isinstance(value, bytes))
-        return found[:most]
+        left = set(partitions)
+        # One at a time: asking for many waits for that many.
+        while left and len(found) < most:
+            message = consumer.poll(0.5 if found else 5.0)
+            if message is None:
+                break
+            if message.error() is not None:
+                left.discard(message.partition() or 0)
+                continue
+            value = message.value()
+            if isinstance(value, bytes):
+                found.append(value)
+        return found
     finally:
         consumer.close()
+
+
+def open_consumer(bootstrap: str, topic: str, settings: Mapping[str, Any], *, reset: str = "error") -> Consumer:
+    """Return a consumer that commits nothing by itself, for a topic that is there.
+
+    Raises:
+        SourceError: no broker answers, or it has no such topic.
+    """
+    consumer = _consumer(bootstrap, settings, reset)
+    try:
+        _partitions(consumer, bootstrap, topic)
+    except SourceError:
+        consumer.close()
+        raise
+    return consumer
 
 
 def producer(bootstrap: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Producer:
@@ -335,14 +365,14 @@ def producer(bootstrap: str, options: Mapping[str, Any] | None = None, **setting
     return Producer({**_settings(bootstrap), "enable.idempotence": True, **settings, **_of_connection(options)})
 
 
-def _consumer(bootstrap: str, settings: Mapping[str, Any]) -> Consumer:
+def _consumer(bootstrap: str, settings: Mapping[str, Any], reset: str = "error") -> Consumer:
     _need_client()
     from confluent_kafka import Consumer, KafkaException
 
     fixed: dict[str, Any] = {
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
+        "auto.offset.reset": reset,
     }
     defaults: dict[str, Any] = {"isolation.level": "read_committed", "queued.max.messages.kbytes": 32 << 10}
     for key in fixed.keys() & settings.keys():
