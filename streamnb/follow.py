@@ -310,6 +310,8 @@ class _Run:
             self.save(list(self.held))
         finally:
             self.reader.close()
+            if self.letters is not None:
+                self.letters.close()
 
     def _first(self, partition: int) -> Position:
         """Where a partition begins that has no file."""

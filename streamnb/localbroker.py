@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -203,12 +203,24 @@ def broker(kind: Kind | None = None) -> Iterator[str]:
     kinds = available() if kind is None else [kind]
     if not kinds:
         raise SourceError("Expected a broker to start, got none: install Java and Maven, or pip install noida-db")
-    started = Broker(kinds[0])
+    started = _started(kinds)
     try:
-        started.start()
         yield started.address
     finally:
         started.remove()
+
+
+def _started(kinds: Sequence[Kind]) -> Broker:
+    """The first that starts; the error is that of the first, which is the one that was meant."""
+    problems = []
+    for kind in kinds:
+        try:
+            found = Broker(kind)
+            found.start()
+            return found
+        except SourceError as error:
+            problems.append(error)
+    raise problems[0]
 
 
 def fetch_jars() -> Path:

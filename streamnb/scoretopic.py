@@ -147,9 +147,9 @@ class Scorer:
 
     def _refusal(self, reason: str) -> bytes:
         if self.format == "arrow":
-            return _ipc(
-                pa.table({PREDICTION: pa.array([], self.model.classes.type), "error": pa.array([], pa.string())})
-            )
+            # The reason stands in the schema: a row would be taken for an answer.
+            columns = {PREDICTION: pa.array([], self.model.classes.type), "error": pa.array([], pa.string())}
+            return _ipc(pa.table(columns).replace_schema_metadata({"error": reason[:500]}))
         return json.dumps({PREDICTION: None, "error": reason[:500]}, ensure_ascii=False).encode()
 
     def _type(self, name: str, types: Mapping[str, pa.DataType]) -> pa.DataType:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,26 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka_tools import Follower, consume, events, eventually, ipc, make_topic, produce
+from kafka_tools import Follower, consume, events, eventually, ipc, make_topic, needs_kafka, produce
 from typer.testing import CliRunner
 
 import streamnb as snb
 from streamnb.cli import app
-from streamnb.localbroker import Broker, available
+from streamnb.localbroker import Broker
 
-ON_KAFKA = os.environ.get("STREAMNB_BROKER", "kafka") == "kafka" and (
-    "STREAMNB_KAFKA" in os.environ or available()[:1] == ["kafka"]
-)
-needs_kafka = pytest.mark.skipif(not ON_KAFKA, reason="needs Apache Kafka; the small brokers lack something here")
+
+@pytest.fixture
+def follower() -> Iterator[Callable[..., Follower]]:
+    """Start followers that do not outlive the test."""
+    started: list[Follower] = []
+
+    def start(*arguments: Any, **options: Any) -> Follower:
+        started.append(Follower(*arguments, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
 
 
 def rows_of(number: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -84,7 +93,8 @@ def test_a_topic_is_counted_once_however_often_it_is_followed(kafka: str, tmp_pa
     assert same_counts(state, plain(rows, state.schema))
     assert snb.State.load(tmp_path) == state
     position = state.positions[f"kafka:{topic}/0"]
-    assert (position["generation"], position["rows"], position["skipped"], position["gaps"]) == (3, 1500, {}, 0)
+    assert (position["rows"], position["skipped"], position["gaps"]) == (1500, {}, 0)
+    assert position["generation"] >= 2
     # The broker was told, for those who watch it.
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": topic, "log_level": 0})
     eventually(lambda: consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == position["next"])
@@ -207,15 +217,15 @@ def test_strict_stops_and_says_where(kafka: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_saves_before_it_stops(kafka: str, tmp_path: Path, number: signal.Signals) -> None:
+def test_it_saves_before_it_stops(kafka: str, tmp_path: Path, number: signal.Signals, follower: Any) -> None:
     """Nothing but the signal makes it save here; it exits with 0, and its log is lines of JSON."""
     topic, rows = make_topic(kafka), rows_of(500)
     produce(kafka, topic, rows)
-    follower = Follower(kafka, topic, tmp_path, "--group", topic, "--save-every", "1h", "--log-every", "100ms")
-    eventually(lambda: any(event["rows"] == 500 for event in events(follower.said())))
+    runs = follower(kafka, topic, tmp_path, "--group", topic, "--save-every", "1h", "--log-every", "100ms")
+    eventually(lambda: any(event["rows"] == 500 for event in events(runs.said())))
     assert snb.State.load(tmp_path).n_rows == 0
-    follower.send(number)
-    code, log = follower.wait()
+    runs.send(number)
+    code, log = runs.wait()
     assert code == 0, log
     assert snb.State.load(tmp_path).n_rows == 500
     assert [event["event"] for event in events(log)][-1] == "ended"
@@ -248,7 +258,11 @@ def test_another_follower_of_the_folder_takes_over(kafka: str, tmp_path: Path) -
     first.start()
     try:
         eventually(lambda: (tmp_path / "follow.json").exists() and _rows(tmp_path) == 100)
-        second = snb.follow(kafka, topic, "y", state=tmp_path, group=f"{topic}-2", max_rows=1, until_end=True)
+        taken = threading.Event()
+        second = snb.follow(
+            kafka, topic, "y", state=tmp_path, group=f"{topic}-2", stop=taken,
+            progress=lambda at: taken.set() if at.event == "assigned" else None,
+        )  # fmt: skip
         assert second.n_rows == 100
         produce(kafka, topic, rows[100:])
         eventually(lambda: "fenced" in told)
@@ -266,13 +280,13 @@ def _rows(folder: Path) -> int:
         return -1
 
 
-def test_the_folder_is_readable_while_it_is_written(kafka: str, tmp_path: Path) -> None:
+def test_the_folder_is_readable_while_it_is_written(kafka: str, tmp_path: Path, follower: Any) -> None:
     """`show`, `merge` and `finish` find whole states that only grow; a published model is handed on."""
     topic, rows = make_topic(kafka), rows_of(4000)
     folder, model = tmp_path / "state", tmp_path / "model.snb"
     produce(kafka, topic, rows[:100])
     more = ["--save-every", "50ms", "--publish", str(model), "--every", "100ms", "--evaluate", "500"]
-    follower = Follower(kafka, topic, folder, "--group", topic, *more)
+    runs = follower(kafka, topic, folder, "--group", topic, *more)
     try:
         eventually(model.exists)
         newest, seen = snb.PredictorFile(model), [0]
@@ -294,8 +308,8 @@ def test_the_folder_is_readable_while_it_is_written(kafka: str, tmp_path: Path) 
         eventually(lambda: newest.current() == snb.State.load(folder).finish())
         assert newest.loads > 1
     finally:
-        follower.send(signal.SIGTERM)
-        code, log = follower.wait()
+        runs.send(signal.SIGTERM)
+        code, log = runs.wait()
     assert code == 0, log
     evaluation = next(event for event in events(log) if event["event"] == "stopping")["evaluation"]
     kept = snb.State.load(folder).positions[f"kafka:{topic}/0"]["evaluation"]
@@ -326,7 +340,7 @@ def test_a_window_counts_by_the_time_of_messages(kafka: str, tmp_path: Path) -> 
 
 
 @needs_kafka
-def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path, follower: Any) -> None:
     """The follower keeps trying, says so, and loses nothing."""
     own = Broker("kafka")
     try:
@@ -334,15 +348,15 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         topic, rows = make_topic(own.address), rows_of(200)
         produce(own.address, topic, rows[:100])
         soon = {"reconnect.backoff.max.ms": "300"}
-        follower = Follower(own.address, topic, tmp_path, "--save-every", "100ms", client=soon)
+        runs = follower(own.address, topic, tmp_path, "--save-every", "100ms", client=soon)
         eventually(lambda: _rows(tmp_path) == 100)
         own.stop()
-        eventually(lambda: '"broker_away"' in follower.said())
+        eventually(lambda: '"broker_away"' in runs.said())
         own.start()
         produce(own.address, topic, rows[100:])
         eventually(lambda: _rows(tmp_path) == 200, 60)
-        follower.send(signal.SIGTERM)
-        code, log = follower.wait()
+        runs.send(signal.SIGTERM)
+        code, log = runs.wait()
         assert code == 0, log
         assert "broker_back" in [event["event"] for event in events(log)]
         state = snb.State.load(tmp_path)

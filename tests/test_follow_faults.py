@@ -18,16 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from kafka_tools import Follower, events, make_topic, produce
+from kafka_tools import SESSION, Follower, events, make_topic, needs_kafka, produce
 
 import streamnb as snb
 
 MOMENTS = int(os.environ.get("STREAMNB_FAULTS", "14"))
 PARTITIONS = 4
-PAUSE = 3.0
+PAUSE = 2 * SESSION / 1000
 """Seconds of a pause: twice the session timeout, so that a paused follower is presumed dead."""
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no SIGSTOP")
 
 
 def row_of(number: int, generator: random.Random) -> dict[str, Any]:
@@ -64,6 +62,7 @@ def log_of(rows: int, seed: int) -> tuple[list[list[Any]], pa.Table, dict[str, i
     return partitions, pa.Table.from_pylist(good, types), skipped
 
 
+@needs_kafka
 @pytest.mark.parametrize("assignment", ["cooperative", "eager"])
 def test_every_row_is_counted_once(kafka: str, tmp_path: Path, assignment: str) -> None:
     """The merged state equals the plain fit of the log: counts exactly, moments to 1e-12."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from kafka_tools import QUICK, ROOT, consume, eventually, ipc, make_topic, produce
-from test_follow import needs_kafka, rows_of
+from kafka_tools import QUICK, ROOT, consume, eventually, ipc, make_topic, needs_kafka, produce
+from test_follow import rows_of
 
 import streamnb as snb
 

@@ -64,6 +64,10 @@ class DeadLetters:
             reason = self._failed or f"{left} are still on their way"
             raise SourceError(f"Expected topic {self.topic!r} to take dead letters, got: {reason}")
 
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._producer.close()
+
     def _delivered(self, error: Any, _: Message) -> None:
         if error is not None:
             self._failed = error.str()

@@ -117,8 +117,9 @@ class Relay:
         return True
 
     def close(self) -> None:
-        """Leave the group; an open transaction is left to the broker, which aborts it."""
+        """Leave the group; a transaction that is open is aborted."""
         self.consumer.close()
+        self.producer.close()
 
     def _produce(self, messages: Sequence[Message], values: Sequence[bytes | None]) -> None:
         for message, value in zip(messages, values, strict=True):
