@@ -105,6 +105,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "explaintext",
             "localbroker",
             "demo",
+            "demokafka",
             "demotext",
         ),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
