@@ -78,9 +78,8 @@ def _run(address: str, rows: int, folder: Path, say: Callable[[str], Any]) -> No
 
     say("\n5. How far each partition is counted")
     for position in State.load(folder).positions.values():
-        say(
-            f"   {position['topic']}/{position['partition']}  next offset {position['next']:>8,}  {position['skipped']}"
-        )
+        left_out = ", ".join(f"{number} {kind}" for kind, number in position["skipped"].items())
+        say(f"   partition {position['partition']}: next offset {position['next']:,}, left out: {left_out or 'none'}")
     say("\n6. What the model makes of 9 minutes")
     import pyarrow as pa
 

@@ -416,7 +416,7 @@ def _further(mine: dict[str, dict[str, Any]], theirs: dict[str, dict[str, Any]])
         return position.get("next", 0), json.dumps(position, sort_keys=True)
 
     both = [*mine.items(), *theirs.items()]
-    return dict(sorted(both, key=lambda each: order(each[1])))
+    return dict(sorted(dict(sorted(both, key=lambda each: order(each[1]))).items()))
 
 
 def digest(statistics: SufficientStatistics) -> str:
