@@ -44,7 +44,7 @@ def read_only(table: Table, workers: int) -> None:
 
 
 def _drain(columns: tuple[str, ...], shard: Shard) -> None:
-    deque(shard.batches(columns), 0)
+    deque(shard.batches(columns, 2 * BATCH_ROWS), 0)
 
 
 def count_in_memory(kind: str, rows: int) -> None:

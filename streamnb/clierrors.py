@@ -34,6 +34,9 @@ class Commands(TyperGroup):
         with warnings.catch_warnings():
             warnings.simplefilter("always", SkippedWarning)
             warnings.showwarning = _show_warning
+            for name in ("stdout", "stderr"):
+                if getattr(sys, name) is None:  # closed by the shell; a file opened next must not take its number
+                    setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
             for stream in (sys.stdout, sys.stderr):
                 with suppress(AttributeError, ValueError):  # a label that the terminal's encoding lacks is no error
                     stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

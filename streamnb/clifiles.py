@@ -59,10 +59,11 @@ def chosen_schema(
 
 def _inferred(data: list[str], label: str, options: dict[str, Any], exclude: list[str], on_error: OnError) -> Schema:
     """Return the schema that the types of the data give; say it on stderr before the long work begins."""
-    from streamnb.schema import BLOCKS, Schema
+    from streamnb.schema import BLOCKS
     from streamnb.sources import open_source
+    from streamnb.train import inferred_schema
 
-    found = Schema.infer(open_source(data, on_error=on_error.value).schema, label, exclude=exclude, **options)
+    found = inferred_schema(open_source(data, on_error=on_error.value), label, exclude=exclude, **options)
     for kind in BLOCKS:
         names = list(getattr(found, kind))
         if names:

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, MergeError
-from streamnb.kernels import Groups, Kernels, Sums, implementation, measure
+from streamnb.kernels import Groups, add_table, implementation
+from streamnb.measure import measure
 from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 
 __all__ = ["CategoryCounts", "FeatureSums"]
-
-SPARSE = 4
-"""A batch is counted without a table when that would have more cells than this many for each row."""
 
 
 class FeatureSums:
@@ -75,14 +73,12 @@ class FeatureSums:
         sums = cls(groups.n_classes, len(block), groups.weight is not None)
         if not len(groups) or not block:
             return sums
-        kernels = implementation()
-        shape = (len(block), groups.n_classes)
-        count, weight, total = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
+        for j, column in enumerate(block):
+            _refuse_negative(column, j)
         with np.errstate(all="ignore"):
-            for j, column in enumerate(block):
-                count[j], weight[j], total[j], _ = _measure_counts(kernels, groups, column, j, infinite)
+            found, _ = measure(implementation(), groups, block, 0, None, infinite)
         whole = np.ascontiguousarray
-        sums._put(whole(count.T), whole(weight.T), whole(total.T))
+        sums._put(whole(found.number.T), whole(found.weight.T), whole(found.deviation.T))
         return sums
 
     @classmethod
@@ -157,7 +153,7 @@ class FeatureSums:
         self._weight = weight if self.weighted else None
 
 
-def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int, infinite: str) -> Sums:
+def _refuse_negative(column: Column, place: int) -> None:
     values = column.values
     # Not "min < 0": a NaN anywhere makes the minimum NaN.
     if values.dtype.kind in "if" and not values.min() >= 0:
@@ -169,8 +165,6 @@ def _measure_counts(kernels: Kernels, groups: Groups, column: Column, place: int
         if negative.any():
             row = int(negative.argmax())
             raise DataError(f"Expected a count of at least 0, got {float(values[row])}", column=place, row=row)
-    sums, _ = measure(kernels, groups, column, place, None, infinite)
-    return sums
 
 
 class CategoryCounts:
@@ -230,8 +224,7 @@ class CategoryCounts:
     def add(self, groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Count a batch whose class i is class index[i] here, and whose category j is category categories[j].
 
-        Two codes may stand for one category; a code that no row uses may have -1. When classes × categories are
-        many more than the rows, each row is added by itself, and no table of the batch is made.
+        Two codes may stand for one category; a code that no row uses may have -1.
 
         Raises:
             ValueError: a code outside of `categories`.
@@ -240,24 +233,10 @@ class CategoryCounts:
             return
         if codes.min() < -1 or codes.max() >= len(categories):
             raise ValueError(f"expected codes from -1 to {len(categories) - 1}, got others")
-        if groups.n_classes * len(categories) > SPARSE * max(len(codes), 4096):
-            there = np.flatnonzero(codes >= 0)
-            cells = index[groups.codes[there]] * self.n_categories + categories[codes[there]]
-            np.add.at(self.rows.reshape(-1), cells, 1)
-            if groups.weight is not None:
-                np.add.at(self.counts.reshape(-1), cells, groups.weight[there])
-            return
-        used = np.flatnonzero(categories >= 0)
-        distinct = np.bincount(categories[used], minlength=1).max() <= 1
-        kinds = [(self.rows, groups.unweighted)] + ([(self.counts, groups)] if self.weighted else [])
-        for array, rows in kinds:
-            table = implementation().table(rows, codes, len(categories))
-            if len(used) < len(categories):
-                table = table[:, used]
-            if distinct:
-                _add_table(array, table, index, categories[used])
-            else:
-                np.add.at(array, np.ix_(index, categories[used]), table)
+        tally = implementation().tally
+        tally(groups, codes, index, categories, self.counts)
+        if self._rows is not None:
+            tally(groups, codes, index, categories, self._rows)
 
     def merge(self, other: Self, index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
         """Add another's counts: its class i is class index[i] here, its category j is category categories[j].
@@ -268,7 +247,7 @@ class CategoryCounts:
         if self.weighted != other.weighted:
             raise MergeError(f"Expected category counts with weights={self.weighted}, got weights={other.weighted}")
         for name, array in self.arrays().items():
-            _add_table(array, other.arrays()[name], index, categories)
+            add_table(array, other.arrays()[name], index, categories)
 
     def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
         """Make room for new classes: the old class i becomes class index[i] of n_classes."""
@@ -307,18 +286,3 @@ class CategoryCounts:
         for name, array in self.arrays().items():
             arrays[name][places] = array
         self._take(arrays)
-
-
-def _add_table(array: NDArray[Any], table: NDArray[Any], index: NDArray[np.intp], categories: NDArray[np.intp]) -> None:
-    """Add a table to some places of an array, in place; `index` and `categories` have no position twice."""
-    if _is_everything(categories, array.shape[1]):
-        if _is_everything(index, len(array)):
-            array += table
-        else:
-            array[index] += table
-    else:
-        array[np.ix_(index, categories)] += table
-
-
-def _is_everything(index: NDArray[np.intp], length: int) -> bool:
-    return len(index) == length and bool((index == np.arange(length)).all())

@@ -12,14 +12,15 @@ from streamnb.predictor import Predictor
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine
 from streamnb.report import Averages, Confusion, Report
-from streamnb.score import Piece, pieces
+from streamnb.score import Piece, pieces, predictor_of
 from streamnb.sources import open_source
+from streamnb.state import State
 
 __all__ = ["Averages", "Confusion", "Report", "evaluate"]
 
 
 def evaluate(
-    model: Predictor,
+    model: Predictor | State,
     source: Any,
     *,
     weighted: bool | None = None,
@@ -44,6 +45,7 @@ def evaluate(
     >>> evaluate(state.finish(), rows).accuracy
     1.0
     """
+    model = predictor_of(model)
     opened = open_source(source)
     schema = model.schema
     if weighted is None:

@@ -44,10 +44,19 @@ Alpha: TypeAlias = float | Sequence[float] | Mapping[str, float]
 ClassPrior: TypeAlias = Literal["empirical", "uniform"] | Mapping[Any, float]
 
 
+LARGEST = 1e100
+"""Of any smoothing: sums of it stay far from infinity, and counts beside it have long ceased to matter."""
+
+
 def _non_negative(value: float, name: str) -> float:
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected {name} to be a number, got {value!r}") from None
     if not (number >= 0 and math.isfinite(number)):
         raise ValueError(f"Expected {name} to be at least 0, got {value!r}")
+    if number > LARGEST:
+        raise ValueError(f"Expected {name} to be at most {LARGEST:g}, got {value!r}")
     return number
 
 
@@ -57,7 +66,10 @@ def _alpha(alpha: Alpha, columns: Sequence[str]) -> Floats:
         if set(alpha) != set(columns):
             raise ValueError(f"Expected alpha for each of {list(columns)}, got it for {list(alpha)}")
         alpha = [alpha[name] for name in columns]
-    each = np.asarray(alpha, np.float64)
+    try:
+        each = np.asarray(alpha, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected alpha to be numbers, got {alpha!r}") from None
     if each.ndim > 1 or (each.ndim == 1 and len(each) != len(columns)):
         raise ValueError(f"Expected one alpha or {len(columns)}, one per column, got shape {each.shape}")
     for value in each.ravel().tolist():

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import DataError
-from streamnb.protocols import Codes, Column, Flags, Floats
+from streamnb.protocols import Codes, Flags, Floats
 
-__all__ = ["Groups", "Kernels", "Pieces", "Sums", "implementation", "measure", "numpy_kernels"]
+__all__ = ["Groups", "Kernels", "Pieces", "Sums", "add_table", "implementation", "numpy_kernels"]
 
 CHUNK = 32_768
 """Values handled at a time: 256 KiB, which stays in a core's own cache together with the column they come from."""
 
-PROBE = 256
-"""Values looked at first for NaN: a column that holds NaN mostly shows one early, and is then summed once only."""
+SPARSE = 4
+"""A batch is counted without a table of its own when that would have more cells than this many for each row."""
 
 FEW = 4
 """Up to one missing cell in this many is filled in; beyond it, the rows are picked instead."""
@@ -124,6 +123,18 @@ class Groups:
         return self if self.weight is None else Groups(self.codes, self.n_classes)
 
     @cached_property
+    def ones(self) -> NDArray[np.uint8]:
+        """A flag for each row, all of them set: (n_rows,)."""
+        return np.ones(len(self), np.uint8)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The sum of weights of each class, (n_classes,); without weights, its rows."""
+        if self.weight is None:
+            return self.rows.astype(np.float64)
+        return np.bincount(self.codes, self.weight, self.n_classes).astype(np.float64)
+
+    @cached_property
     def segments(self) -> Segments:
         """The rows in the order of their classes, and within a class in the order of the batch."""
         # NumPy sorts 16-bit integers by radix, several times faster than wider ones.
@@ -153,10 +164,32 @@ class SumsKernel(Protocol):
     def __call__(self, groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums: ...
 
 
-class TableKernel(Protocol):
-    """Count category codes per class: (n_classes, n_categories), int64, or float64 where rows have weights."""
+class FourKernel(Protocol):
+    """Sum four columns as `SumsKernel` does each, to the same bits; optional, for it is only faster.
 
-    def __call__(self, groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]: ...
+    `pivot` and what is returned have shape (4, n_classes).
+    """
+
+    def __call__(
+        self, groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flags | None], pivot: Floats
+    ) -> Sums: ...
+
+
+class TallyKernel(Protocol):
+    """Count the category codes of a batch into a table, in place; where the table is of floats, add the weights.
+
+    Class i of the batch has row index[i] of the table, and code j has column categories[j]; code -1 is a missing cell.
+    Two codes may have one column; a code that no row uses may have -1.
+    """
+
+    def __call__(
+        self,
+        groups: Groups,
+        codes: Codes,
+        index: NDArray[np.intp],
+        categories: NDArray[np.intp],
+        table: NDArray[Any],
+    ) -> None: ...
 
 
 class Pieces(NamedTuple):
@@ -185,8 +218,9 @@ class Kernels(NamedTuple):
 
     name: str
     sums: SumsKernel
-    table: TableKernel
+    tally: TallyKernel
     cut: CutKernel | None = None
+    four: FourKernel | None = None
 
 
 def implementation() -> Kernels:
@@ -207,77 +241,6 @@ def _compiled() -> Kernels | None:
     return jit_kernels
 
 
-def measure(
-    kernels: Kernels,
-    groups: Groups,
-    column: Column,
-    place: int,
-    pivot: Floats | None,
-    infinite: str,
-) -> tuple[Sums, Floats]:
-    """Return the sums of a column and the pivot of each class that they were taken from, both finite.
-
-    Where `pivot` is NaN the first value of the class in the batch serves: deviations of a constant are then exactly
-    0. Missing values and infinities are looked for only when the sums turn out not to be finite: cells are rarely
-    either. NumPy's warnings must be off.
-
-    Raises:
-        DataError: an infinite value, unless `infinite` is "missing"; or sums beyond float64. `place` is the column.
-    """
-    values, present = column.values, column.valid
-    if values.dtype.kind == "f" and np.isnan(values[:PROBE]).any():
-        present = ~np.isnan(values) if present is None else present & ~np.isnan(values)
-    used = _pivots(groups, values, present, pivot)
-    sums = kernels.sums(groups, values, present, used)
-    if not _finite(sums, used):
-        present = _present(values, column.valid, place, infinite)
-        used = _pivots(groups, values, present, pivot)
-        sums = kernels.sums(groups, values, present, used)
-        if not _finite(sums, used):
-            what = "counts whose sum fits" if used is None else "values whose squared deviations fit"
-            raise DataError(f"Expected {what} in a float64, got an overflow", column=place)
-    return sums, np.zeros(groups.n_classes) if used is None else used
-
-
-def _finite(sums: Sums, pivot: Floats | None) -> bool:
-    checked = (sums.deviation, sums.weight) if pivot is None else (sums.deviation, sums.square, sums.weight)
-    # NaN and infinity carry over to a total, in less time than a look at each.
-    return all(np.isfinite(array.sum()) or np.isfinite(array).all() for array in checked)
-
-
-def _pivots(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Floats | None:
-    if pivot is None:
-        return None
-    unknown = np.isnan(pivot)
-    if not unknown.any():
-        return pivot
-    first = groups.first
-    if present is not None:
-        if not present.any():
-            return np.zeros(groups.n_classes)
-        if not present[first[unknown]].all():
-            first = groups.first_of(present)
-    # A class without a value gets some other class's pivot or 0, which then plays no part.
-    own = values[first].astype(np.float64)
-    return np.where(unknown, np.where(np.isfinite(own), own, 0.0), pivot)
-
-
-def _present(values: NDArray[Any], valid: Flags | None, place: int, infinite: str) -> Flags | None:
-    """Which cells hold a number, after a look at every one of them."""
-    if values.dtype.kind != "f":
-        return valid
-    number: Flags
-    if infinite == "missing":
-        number = np.isfinite(values)
-    else:
-        unbounded = np.isinf(values) if valid is None else np.isinf(values) & valid
-        if unbounded.any():
-            row = int(unbounded.argmax())
-            raise DataError(f"Expected a finite number, got {float(values[row])}", column=place, row=row)
-        number = ~np.isnan(values)
-    return number if valid is None else number & valid
-
-
 class _Buffers(threading.local):
     """Work space of a thread, kept from batch to batch: fresh memory costs more than the sums made in it."""
 
@@ -286,8 +249,10 @@ class _Buffers(threading.local):
         self.chunk = np.empty(CHUNK)
         self.weighted = np.empty(CHUNK)
 
-    def widened(self, values: NDArray[Any]) -> Floats:
-        """Return the values as float64, in a buffer that the next call overwrites."""
+    def widened(self, values: NDArray[Any], *, own: bool) -> Floats:
+        """Return the values as float64: themselves, or a copy (always with `own`) that the next call overwrites."""
+        if not own and values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned:
+            return values
         if len(self.column) < len(values):
             self.column = np.empty(len(values))
         widened = self.column[: len(values)]
@@ -311,7 +276,7 @@ def _lost(groups: Groups, absent: NDArray[np.intp]) -> tuple[NDArray[np.int64], 
 
 def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
     """Sum one column per class: the rows are put in the order of their classes and each run is summed."""
-    column, segments = _buffers.widened(values), groups.segments
+    column, segments = _buffers.widened(values, own=present is not None), groups.segments
     number, total = segments.rows, segments.weights
     if present is not None:
         absent = np.flatnonzero(~present)
@@ -337,15 +302,44 @@ def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Fl
     return Sums(number, total, deviation, square)
 
 
-def _table(groups: Groups, codes: Codes, n_categories: int) -> NDArray[Any]:
-    """Count category codes per class; -1, a missing cell, has a column of its own that is then left out."""
-    width = n_categories + 1
+def _tally(
+    groups: Groups, codes: Codes, index: NDArray[np.intp], categories: NDArray[np.intp], table: NDArray[Any]
+) -> None:
+    """Count a batch by itself and add that, or each row by itself where that would be many more cells."""
+    weight = groups.weight if table.dtype.kind == "f" else None
+    width = len(categories) + 1  # -1, a missing cell, has a column of its own that is then left out
+    if groups.n_classes * width > SPARSE * max(len(codes), 4096):
+        there = np.flatnonzero(codes >= 0)
+        cells = index[groups.codes[there]] * table.shape[1] + categories[codes[there]]
+        np.add.at(table.reshape(-1), cells, 1 if weight is None else weight[there])
+        return
     places = np.multiply(groups.codes, width, dtype=np.intp)
     places += codes
     places += 1
-    counts = np.bincount(places, groups.weight, minlength=groups.n_classes * width)
-    return counts.reshape(groups.n_classes, width)[:, 1:]
+    batch = np.bincount(places, weight, minlength=groups.n_classes * width).reshape(groups.n_classes, width)[:, 1:]
+    used = np.flatnonzero(categories >= 0)
+    if len(used) < len(categories):
+        batch = batch[:, used]
+    if np.bincount(categories[used], minlength=1).max() <= 1:
+        add_table(table, batch, index, categories[used])
+    else:
+        np.add.at(table, np.ix_(index, categories[used]), batch)
 
 
-numpy_kernels = Kernels("numpy", _sums, _table)
+def add_table(table: NDArray[Any], more: NDArray[Any], index: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
+    """Add to some rows and columns of a table, in place; `index` and `columns` have no position twice."""
+    if _is_everything(columns, table.shape[1]):
+        if _is_everything(index, len(table)):
+            table += more
+        else:
+            table[index] += more
+    else:
+        table[np.ix_(index, columns)] += more
+
+
+def _is_everything(index: NDArray[np.intp], length: int) -> bool:
+    return len(index) == length and bool((index == np.arange(length)).all())
+
+
+numpy_kernels = Kernels("numpy", _sums, _tally)
 """The kernels that need nothing but NumPy."""

@@ -31,7 +31,9 @@ are woken, which with other work on the same cores take many times longer than t
 FEW_ROWS = 64
 
 
-def dense(block: Sequence[Column], first: int, stop: int, *, least: float | None = None) -> tuple[Floats, Flags | None]:
+def dense(
+    block: Sequence[Column] | Floats, first: int, stop: int, *, least: float | None = None
+) -> tuple[Floats, Flags | None]:
     """Gather rows [first, stop) of a block of columns, features as rows: the values, and which of them are present.
 
     Returns values of shape (n_features, n_rows), 0 where a flag says missing, and None for the flags when no column
@@ -40,6 +42,10 @@ def dense(block: Sequence[Column], first: int, stop: int, *, least: float | None
     Raises:
         DataError: a value below `least`, with its column and row.
     """
+    if isinstance(block, np.ndarray):
+        values = block[:, first:stop]
+        missing = np.isnan(values)
+        return (np.where(missing, 0.0, values), ~missing) if missing.any() else (values, None)
     values = np.empty((len(block), stop - first))
     present: Flags | None = None
     for j, column in enumerate(block):
@@ -218,6 +224,9 @@ class Table:
 
     def add_to(self, out: Floats, codes: NDArray[np.int32]) -> None:
         """Add each row's log probability; codes −1 missing, −2 never seen in training."""
+        if len(codes) <= FEW_ROWS:
+            out += self.padded[:, codes]
+            return
         for c in range(len(out)):
             out[c] += self.padded[c].take(codes, mode="wrap")
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, FileFormatError, MergeError
-from streamnb.kernels import Groups, Sums, implementation, measure
+from streamnb.kernels import Groups, Sums, implementation
+from streamnb.measure import measure
 from streamnb.protocols import Column, Floats
 
 __all__ = ["Moments"]
@@ -238,15 +239,11 @@ class Moments:
 
 def _measured(groups: Groups, block: Sequence[Column], place: int, pivot: Floats | None, infinite: str) -> Cells:
     """The moments of some columns of a batch, the first of them column `place`: arrays (n_features, n_classes)."""
-    kernels = implementation()
-    shape = (len(block), groups.n_classes)
-    number = np.empty(shape, np.int64)
-    weight, deviation, square, used = np.empty((4, *shape))
-    near = np.full(shape, np.nan) if pivot is None else np.array(pivot[:, place : place + len(block)].T, order="C")
-    for j, column in enumerate(block):
-        sums, used[j] = measure(kernels, groups, column, place + j, near[j], infinite)
-        number[j], weight[j], deviation[j], square[j] = sums
-    return _cells_of(Sums(number, weight, deviation, square), used)
+    if pivot is None:
+        near = np.full((len(block), groups.n_classes), np.nan)
+    else:
+        near = np.array(pivot[:, place : place + len(block)].T, order="C")
+    return _cells_of(*measure(implementation(), groups, block, place, near, infinite))
 
 
 def _cells_of(sums: Sums, pivot: Floats) -> Cells:
@@ -278,8 +275,10 @@ def _added(one: Cells, two: Cells) -> Cells:
     with np.errstate(all="ignore"):
         weight = one.weight + two.weight
         light, heavy = np.minimum(one.weight, two.weight), np.maximum(one.weight, two.weight)
-        smaller = (one.mean < two.mean) | ((one.mean == two.mean) & (one.mean_tail <= two.mean_tail))
-        first = (one.weight > two.weight) | ((one.weight == two.weight) & smaller)
+        first = one.weight > two.weight
+        tie = one.weight == two.weight
+        if tie.any():
+            first |= tie & ((one.mean < two.mean) | ((one.mean == two.mean) & (one.mean_tail <= two.mean_tail)))
         base, base_tail = np.where(first, one.mean, two.mean), np.where(first, one.mean_tail, two.mean_tail)
         far, far_tail = np.where(first, two.mean, one.mean), np.where(first, two.mean_tail, one.mean_tail)
         delta = (far - base) + (far_tail - base_tail)

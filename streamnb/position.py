@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from streamnb.errors import FileFormatError
 
-__all__ = ["SKIPS", "Position", "Window"]
+__all__ = ["SKIPS", "Position", "Window", "further"]
 
 SKIPS = ("tombstone", "malformed", "bad value", "no label", "too late", "no timestamp", "duplicate")
 """Why a message, or a row of one, is not counted."""
@@ -101,3 +102,13 @@ class Position:
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"Expected the position of a partition, got something else: {error}") from None
         return found
+
+
+def further(mine: dict[str, dict[str, Any]], theirs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the positions of both; of one stream the further one."""
+
+    def order(position: dict[str, Any]) -> tuple[int, str]:
+        return position.get("next", 0), json.dumps(position, sort_keys=True)
+
+    both = [*mine.items(), *theirs.items()]
+    return dict(sorted(dict(sorted(both, key=lambda each: order(each[1]))).items()))

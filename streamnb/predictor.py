@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamnb import statefile
-from streamnb.encode import Blocks, CategoryColumn, Intake, encode_features
+from streamnb.encode import Blocks, CategoryColumn, Intake, encode_features, encode_few
 from streamnb.errors import DataError, FileFormatError
 from streamnb.families import TEXT_OPTIONS, Bernoulli, Complement, log_normalize, probabilities
 from streamnb.likelihoods import Discrete, Gaussians, Table, dense, without_missing
@@ -28,9 +28,16 @@ __all__ = ["Predictor", "winners"]
 LEAST = {"numeric": None, "binary": None, "counts": 0.0}
 """The blocks that are scored as matrices, and the least value that a cell may have."""
 
-BLOCK_ROWS = 1024
-"""Rows scored at once: few enough that NumPy's matrix product neither leaves the cache nor starts threads of its own,
-which would fight with ours."""
+BLOCK_ROWS = 8192
+"""Rows scored at a time: enough that threads seldom wait for the interpreter, few enough to stay in a core's cache."""
+
+BLOCK_SCORES = 1 << 20
+"""Scores of a block: with more classes than 128, fewer rows."""
+
+LEAST_BLOCK_ROWS = 128
+
+FEW_ROWS = 16
+"""Up to so many rows, what is done once for each column takes longer than what is done for each row."""
 
 
 class Predictor:
@@ -116,6 +123,8 @@ class Predictor:
         """
         found = [winners(joint, self.class_log_prior) for joint in self._joint(data)]
         winner = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int32), *found])
+        if len(winner) == 1:
+            return self.classes.slice(int(winner[0]), 1)  # ten times faster than taking one
         return self.classes.take(pa.array(winner))
 
     def predict_proba(self, data: Any) -> Floats:
@@ -158,21 +167,35 @@ class Predictor:
         return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def _joint(self, data: Any) -> Iterator[Floats]:
-        """Yield joint log probabilities (n_classes, n_rows), `BLOCK_ROWS` rows at a time."""
-        seen = 0
+        """Yield joint log probabilities (n_classes, n_rows), a block of rows at a time."""
+        seen, rows = 0, min(BLOCK_ROWS, max(LEAST_BLOCK_ROWS, BLOCK_SCORES // max(len(self.classes), 1)))
         for batch in self._intake.batches(data):
             try:
-                blocks = encode_features(batch, self.schema)
-                codes = [
-                    self._codes(name, column)
-                    for name, column in zip(self.schema.categorical, blocks.categorical, strict=True)
-                ]
+                blocks, codes = self._encoded(batch)
                 found = [self._placed(name, column) for name, column in zip(self.schema.text, blocks.text, strict=True)]
-                for first in range(0, blocks.n_rows, BLOCK_ROWS):
-                    yield self._score(blocks, codes, found, first, min(first + BLOCK_ROWS, blocks.n_rows))
+                for first in range(0, blocks.n_rows, rows):
+                    yield self._score(blocks, codes, found, first, min(first + rows, blocks.n_rows))
             except DataError as error:
                 raise (error if error.row is None else error.at(row=seen + error.row)) from None
             seen += batch.num_rows
+
+    def _encoded(self, batch: pa.RecordBatch) -> tuple[Blocks, list[Codes]]:
+        if batch.num_rows <= FEW_ROWS:
+            few = encode_few(
+                batch, self.schema, [vocabulary for vocabulary, _ in self.categorical.values()], self._intake.odd
+            )
+            if few is not None and not self._refused(few[1]):
+                return few
+        blocks = encode_features(batch, self.schema)
+        columns = zip(self.schema.categorical, blocks.categorical, strict=True)
+        return blocks, [self._codes(name, column) for name, column in columns]
+
+    def _refused(self, codes: list[Codes]) -> bool:
+        """Whether a category was never seen where that is an error."""
+        return any(
+            table.unseen is None and (code == -2).any()
+            for (_, table), code in zip(self.categorical.values(), codes, strict=True)
+        )
 
     def _score(self, blocks: Blocks, codes: list[Codes], found: list[TokenRows], first: int, stop: int) -> Floats:
         """Joint log probabilities of some rows; they are looked at closely only where a score is not finite."""
@@ -364,16 +387,15 @@ def winners(joint: Floats, log_prior: Floats) -> Codes:
 
     `joint` is (n_classes, n_rows).
     """
-    top = joint.max(axis=0)
     winner: Codes
-    if len(joint) > len(top):
-        winner = joint.argmax(axis=0).astype(np.int32)
+    if len(joint) > joint.shape[1]:
+        winner, top = joint.argmax(axis=0).astype(np.int32), joint.max(axis=0)
     else:
-        # Over many rows argmax across them takes several times longer than a comparison for each class; from the last
-        # class to the first, which so wins a tie.
-        winner = np.zeros(len(top), np.int32)
-        for c in range(len(joint) - 1, -1, -1):
-            np.copyto(winner, c, where=joint[c] == top)
+        # Over many rows argmax across them takes several times longer than a comparison for each class.
+        winner, top = np.zeros(joint.shape[1], np.int32), joint[0].copy()
+        for c in range(1, len(joint)):
+            np.putmask(winner, joint[c] > top, c)
+            np.maximum(top, joint[c], out=top)
     impossible = np.isneginf(top)
     if impossible.any():
         winner[impossible] = np.argmax(log_prior)

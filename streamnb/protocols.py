@@ -39,7 +39,7 @@ Codes: TypeAlias = NDArray[np.int32]
 Flags: TypeAlias = NDArray[np.bool_]
 
 BATCH_ROWS = 65_536
-"""Rows of a batch: shards are cut into batches of this many rows, so that results never depend on a reader."""
+"""Rows of a batch where nothing else is said; `Schema.batch_rows` says what suits a table."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -105,8 +105,11 @@ class Shard(Protocol):
     def size(self) -> int:
         """How many bytes, for progress; 0 when unknown."""
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order, cut every `BATCH_ROWS` rows counted from the start of the shard."""
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order, cut every `rows` rows counted from the start of the shard.
+
+        Counted, and not as a reader hands them out: results never depend on a reader.
+        """
 
     def place(self, row: int) -> str:
         """Say where a row of this shard stands: file, row group, row of the file."""

@@ -11,12 +11,18 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from streamnb.errors import SchemaError, near_misses
+from streamnb.protocols import BATCH_ROWS
 from streamnb.text import Text, content_kind
 from streamnb.vocabulary import is_text, plain_type
 
 __all__ = ["BLOCKS", "Schema"]
 
 BLOCKS = ("numeric", "categorical", "binary", "counts", "text")
+
+BATCH_CELLS = 1 << 22
+"""Cells of a batch: doubles of 32 MiB."""
+
+LEAST_BATCH_ROWS = 1024
 """The kinds of feature column, in the order in which a state keeps them."""
 
 
@@ -121,6 +127,17 @@ class Schema:
         """Every column that training reads: label, features, weight."""
         return (self.label, *self.features, *(() if self.weight is None else (self.weight,)))
 
+    @property
+    def batch_rows(self) -> int:
+        """How many rows are counted at a time: the fewer, the wider the table, and a function of the schema alone.
+
+        >>> Schema(label="y", numeric=["a", "b"]).batch_rows, Schema(label="y", numeric=map(str, range(500))).batch_rows
+        (131072, 8192)
+        """
+        most = BATCH_ROWS if self.text else 2 * BATCH_ROWS
+        rows = BATCH_CELLS // len(self.columns)
+        return min(most, max(LEAST_BATCH_ROWS, 1 << max(rows.bit_length() - 1, 0)))
+
     def threshold(self, column: str) -> float | None:
         """Return the threshold above which a binary column counts as 1; None where it must be 0/1 already."""
         return self.binarize.get(column) if isinstance(self.binarize, Mapping) else self.binarize
@@ -180,7 +197,7 @@ class Schema:
     @classmethod
     def infer(
         cls,
-        arrow_schema: pa.Schema,
+        arrow_schema: Any,
         label: str,
         *,
         weight: str | None = None,
@@ -189,6 +206,7 @@ class Schema:
     ) -> Schema:
         """Return a schema from the types: numbers numeric, strings and dictionaries categorical, booleans binary.
 
+        `arrow_schema` is an Arrow schema, or data that has one: a table, a frame, a dataset.
         A kind given by name (`categorical=["zip_code"]`) takes its columns out of the guess; `exclude` leaves
         columns out; other options are those of `Schema`.
 
@@ -198,7 +216,7 @@ class Schema:
         >>> Schema.infer(pa.schema({"y": pa.string(), "age": pa.float32(), "town": pa.string()}), label="y").numeric
         ('age',)
         """
-        arrow_schema = pa.schema(arrow_schema)
+        arrow_schema = _schema_of(arrow_schema)
         exclude = _listed(exclude, "exclude")
         for name in (label, *exclude, *(() if weight is None else (weight,))):
             if name not in arrow_schema.names:
@@ -282,3 +300,18 @@ def is_number(dtype: pa.DataType) -> bool:
 def is_category(dtype: pa.DataType) -> bool:
     """Whether the type holds names rather than numbers."""
     return bool(is_text(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype))
+
+
+def _schema_of(data: Any) -> pa.Schema:
+    if isinstance(data, pa.Schema):
+        return data
+    if isinstance(getattr(data, "schema", None), pa.Schema):
+        return data.schema
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).schema
+        return pa.schema(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"Expected an Arrow schema or data that has one, got {type(data).__name__}: {error}"
+        ) from None

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from streamnb.atomic import open_atomically, refuse_input_as_output
 from streamnb.engines import get_engine
-from streamnb.errors import DataError, SchemaError, near_misses
+from streamnb.errors import DataError, SchemaError, SourceError, near_misses
 from streamnb.predictor import Predictor
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard, Source
 from streamnb.sources import decoded, open_source
+from streamnb.state import State
 
 __all__ = ["Piece", "Scores", "pieces", "predict", "scores"]
 
@@ -92,7 +93,7 @@ class Scores:
 
 
 def scores(
-    model: Predictor,
+    model: Predictor | State,
     source: Any,
     *,
     proba: bool = False,
@@ -105,6 +106,7 @@ def scores(
     Raises:
         SchemaError: the source lacks a feature, or a kept column has the name of an output column.
     """
+    model = predictor_of(model)
     opened = open_source(source)
     features = model.schema.features
     opened.check(features)  # file by file, so that an error names the file
@@ -129,8 +131,21 @@ def scores(
     )
 
 
+def predictor_of(model: Predictor | State) -> Predictor:
+    """Return a predictor as it is, and a state finished with the defaults.
+
+    Raises:
+        TypeError: neither of the two.
+    """
+    if isinstance(model, State):
+        return model.finish()
+    if not isinstance(model, Predictor):
+        raise TypeError(f"Expected a Predictor or a State, got {type(model).__name__}")
+    return model
+
+
 def predict(
-    model: Predictor,
+    model: Predictor | State,
     source: Any,
     output: str | Path,
     *,
@@ -140,14 +155,14 @@ def predict(
     engine: str | Engine = "threads",
     progress: ProgressOption = None,
 ) -> int:
-    """Score a source of any length into a Parquet file (CSV if the name says so); return the number of rows.
+    """Score a source of any length into a Parquet file (or `.csv`); return the number of rows.
 
     The file holds the columns of `keep` ("all" keeps every one), `prediction`, and with `proba` one column
     `proba_<label>` per class. It appears whole or not at all.
 
     Raises:
         SchemaError: the source lacks a feature, or a kept column has the name of an output column.
-        SourceError: the output is one of the inputs, or cannot be written.
+        SourceError: the output is one of the inputs, or cannot be written, or has the name of another format.
 
     >>> import tempfile
     >>> from streamnb import Schema, State
@@ -157,6 +172,8 @@ def predict(
     2
     """
     output = Path(output)
+    if output.suffix.lower() not in ("", ".parquet", ".pq", ".csv"):
+        raise SourceError(f"Expected the output's name to end in .parquet or .csv, got {output.suffix} - {output}")
     refuse_input_as_output(output, source)
     rows = 0
     with ExitStack() as stack:
@@ -172,6 +189,6 @@ def predict(
 
 
 def _writer(output: Path, stream: Any, schema: pa.Schema) -> Any:
-    if output.suffix == ".csv":
+    if output.suffix.lower() == ".csv":
         return pyarrow.csv.CSVWriter(stream, schema)  # writes the header at once
     return pq.ParquetWriter(stream, schema, compression="zstd")

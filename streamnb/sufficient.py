@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamnb.counts import CategoryCounts, FeatureSums
@@ -41,6 +42,9 @@ class SufficientStatistics:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+        # Through one shard, a file's dictionaries are taken whole and in the order in which they come: each batch
+        # finds a few more values, and the categories would be sorted and numbered anew each time.
+        self.in_shard = False
         weighted = schema.weight is not None
         self.classes = Vocabulary()
         self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -304,23 +308,40 @@ class SufficientStatistics:
 
     def _union_of_categories(self, name: str, column: CategoryColumn) -> tuple[Vocabulary, Index, Index]:
         """The union with the values that a column's codes use, and where each value of the column stands in it."""
-        vocabulary = self.categories[name]
-        if vocabulary.type == column.values.type:
-            place = self._place_of(name, column.values)
+        vocabulary, values = self.categories[name], column.values
+        if vocabulary.type == values.type:
+            place = self._place_of(name, values)
             if (place >= 0).all():
                 return vocabulary, np.arange(len(vocabulary), dtype=np.intp), place
-        codes = column.codes
-        used = np.bincount(codes[codes >= 0], minlength=len(column.values)) > 0
+        if not self.in_shard:
+            codes = column.codes
+            used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
+            found = values.filter(pa.array(used, pa.bool_()))
+        elif vocabulary.type == values.type or not len(vocabulary):
+            longer, place = vocabulary.extended(values, self._place_of(name, values))
+            self._looked_up[name] = (longer, values, place)
+            return longer, np.arange(len(vocabulary), dtype=np.intp), place
+        else:
+            found = values
         try:
-            union, grown, _ = vocabulary.union(
-                Vocabulary.of(column.values.filter(pa.array(used, pa.bool_()))), widen=True
-            )
+            union, grown, _ = vocabulary.union(Vocabulary.of(found), widen=True)
         except MergeError as error:
             raise MergeError(f"{error} - categorical column {name!r}") from None
-        values = column.values
         if values.type != union.type and len(union):
             values = values.cast(union.type)
         return union, grown, union.index(values).astype(np.intp)
+
+    def leave_shard(self) -> None:
+        """Bring the categories in order and forget those that no row has, once all of a shard has been counted."""
+        self.in_shard = False
+        self._looked_up.clear()
+        for name, counts in self.categorical.items():
+            used = np.flatnonzero(counts.rows.any(axis=0))
+            values = self.categories[name].values.take(pa.array(used))
+            order = np.asarray(pc.sort_indices(values)) if len(values) else used
+            self.categories[name] = Vocabulary(values.take(pa.array(order)))
+            kept = {key: array[:, used[order]] for key, array in counts.arrays().items()}
+            self.categorical[name] = CategoryCounts.from_arrays(kept)
 
     def _place_of(self, name: str, values: pa.Array) -> Index:
         """Where values stand among a column's categories; batches of one row group bring the same dictionary."""

@@ -21,11 +21,11 @@ from streamnb.errors import DataError, SchemaError, SkippedWarning, SourceError,
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard
 from streamnb.schema import Schema
-from streamnb.sources import open_source
+from streamnb.sources import OpenSource, open_source
 from streamnb.state import State, digest
 from streamnb.sufficient import SufficientStatistics
 
-__all__ = ["accumulate", "fit"]
+__all__ = ["accumulate", "fit", "inferred_schema"]
 
 CHECKPOINT_SECONDS = 10.0
 """Seconds between two writings of the checkpoint."""
@@ -45,9 +45,10 @@ class Counted:
 def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
     """Count one shard from the first row to the last; equal to a plain loop of `update` over its batches."""
     statistics = SufficientStatistics(schema)
+    statistics.in_shard = True
     rows = 0
     try:
-        for batch in shard.batches(schema.columns):
+        for batch in shard.batches(schema.columns, schema.batch_rows):
             raise_if_stopped()
             try:
                 statistics.update(batch)
@@ -61,6 +62,7 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
         if on_error == "raise":
             raise
         return Counted(shard, None, "", 0, str(error))
+    statistics.leave_shard()
     return Counted(shard, statistics, digest(statistics), rows)
 
 
@@ -112,7 +114,7 @@ def fit(
         hive_numeric=frozenset(_number_columns(numbers, infer)),
     )
     if schema is None:
-        schema = Schema.infer(opened.schema, label, **infer)  # type: ignore[arg-type]
+        schema = inferred_schema(opened, str(label), **infer)
     opened.check(schema.columns)  # file by file, so that an error names the file
     schema.check(opened.schema)
     skipped = [f"{reason}" for _, reason in opened.skipped]
@@ -134,6 +136,23 @@ def fit(
                 close()
             run.save()
     return run.state()
+
+
+def inferred_schema(opened: OpenSource, label: str, *, exclude: Iterable[str] = (), **options: Any) -> Schema:
+    """Return the schema that the types of a source give; see `Schema.infer`.
+
+    Raises:
+        SchemaError: besides the reasons of `Schema.infer`, a column that only some of the files have.
+    """
+    exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+    partial = getattr(opened, "partial", {})
+    for name, place in partial.items():
+        if name not in exclude:
+            raise SchemaError(
+                f"Expected a column {name!r} in every file, as in others, got none - {place}; "
+                f"leave it out with exclude=[{name!r}]"
+            )
+    return Schema.infer(opened.schema, label, exclude=[n for n in exclude if n not in partial], **options)
 
 
 def _number_columns(schema: Schema | None, infer: dict[str, Any]) -> Iterable[str]:

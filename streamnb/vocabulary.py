@@ -101,6 +101,17 @@ def _kind(dtype: pa.DataType) -> str:
     return "decimal" if pa.types.is_decimal(dtype) else str(dtype)
 
 
+DICTIONARY = pa.dictionary(pa.int8(), pa.string()).id
+
+LIKE_PYTHON = {
+    **{dtype.id: "text" for dtype in (pa.string(), pa.large_string(), pa.string_view())},
+    **{dtype.id: "integer" for dtype in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{dtype.id: "integer" for dtype in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    **{dtype.id: "float" for dtype in (pa.float32(), pa.float64())},
+}
+"""Types whose values are equal in Arrow where they are in Python, by Arrow type id; alike only within a kind."""
+
+
 class Vocabulary:
     """Distinct values of one type, sorted, without null; frozen.
 
@@ -109,11 +120,13 @@ class Vocabulary:
     ['a', 'b']
     """
 
-    __slots__ = ("values",)
+    __slots__ = ("_kind", "_places", "values")
 
     def __init__(self, values: pa.Array | None = None) -> None:
         """Wrap values that are already distinct and sorted; no values, of whatever type, are the empty vocabulary."""
         self.values: pa.Array = values if values is not None and len(values) else pa.nulls(0)
+        self._places: dict[Any, int] | None = None
+        self._kind = ""
 
     @classmethod
     def of(cls, values: pa.Array) -> Vocabulary:
@@ -141,6 +154,26 @@ class Vocabulary:
             return np.full(len(values), -1, np.int32)
         found = pc.index_in(values, value_set=self.values)
         return np.asarray(found.fill_null(-1), np.int32) if found.null_count else found.to_numpy()
+
+    def find(self, values: pa.Array) -> list[int] | None:
+        """Return where each of a few values stands, as `lookup`, through a dict that is built once.
+
+        Null and NaN are -1, a value that is not there is -2. None where Python's equality is not Arrow's: then `lookup`
+        serves, which hashes all of the vocabulary anew at each call.
+
+        >>> Vocabulary.of(pa.array(["a", "b"])).find(pa.array(["b", None, "c"]))
+        [1, -1, -2]
+        """
+        dtype = values.type
+        if dtype.id == DICTIONARY:
+            dtype = dtype.value_type
+        places = self._places
+        if places is None:
+            places = self._places = {value: i for i, value in enumerate(self.values.to_pylist())}
+            self._kind = LIKE_PYTHON.get(self.type.id, "")
+        if not self._kind or LIKE_PYTHON.get(dtype.id) != self._kind:
+            return None
+        return [-1 if v is None or v != v else places.get(v, -2) for v in values.to_pylist()]
 
     def lookup(self, values: pa.Array) -> NDArray[np.int32]:
         """Return where each value stands, as `index`, but values of another numeric type are found by what they are.
@@ -176,6 +209,18 @@ class Vocabulary:
         late = theirs.filter(pa.array(place < 0))
         union = Vocabulary(sort(pa.concat_arrays([mine, late])) if len(mine) else theirs)
         return union, union.index(mine).astype(np.intp), union.index(theirs).astype(np.intp)
+
+    def extended(self, values: pa.Array, place: Index) -> tuple[Vocabulary, Index]:
+        """Return this one with the values that it lacks at its end, in no order, and where each value stands in it.
+
+        For a while of counting only: sorting and numbering anew, each time a few values come, would take most of it.
+        `values` has this one's type and no null; `place` is `index(values)`.
+        """
+        late = values.filter(pa.array(place < 0))
+        longer = Vocabulary(pa.concat_arrays([self.values, late.unique()]) if len(self) else late.unique())
+        where = place.copy()
+        where[place < 0] = len(self) + Vocabulary(longer.values.slice(len(self))).index(late)
+        return longer, where
 
     def _same_type(self, other: Vocabulary, *, widen: bool) -> tuple[pa.Array, pa.Array]:
         if self.type == other.type:

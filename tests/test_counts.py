@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamnb import counts
+from streamnb import kernels
 from streamnb.counts import CategoryCounts, FeatureSums
 from streamnb.errors import DataError, FileFormatError, MergeError
 from streamnb.kernels import Groups
@@ -242,7 +242,7 @@ def test_a_batch_is_added_at_its_places(rows, weighted, index, places, sparse):
     places[np.setdiff1d(np.arange(K), categories)] = -1  # what no row uses has no place
     found = CategoryCounts(C, K + 2, weighted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counts, "SPARSE", 0 if sparse else 4)
+        patch.setattr(kernels, "SPARSE", 0 if sparse else 4)
         found.add(Groups(codes, C, weight if weighted else None), categories, index, places)
     expected = np.zeros((C, K + 2))
     for c, k, w in rows:

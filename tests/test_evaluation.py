@@ -7,6 +7,7 @@ import decimal
 import json
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as oracle
 
+import streamnb as snb
 from streamnb.errors import DataError, EmptyStateError, MergeError, SchemaError
 from streamnb.evaluation import Report
 from streamnb.report import MOST_NAMED
@@ -485,3 +487,33 @@ def test_what_is_read_is_not_the_report_s_own() -> None:
     report.confusion.counts[:] = 9
     assert report.support.tolist() == [0.5, 0.0]
     assert report.confusion.counts.tolist() == [[0.5, 0.0], [0.0, 0.0]]
+
+
+def test_a_state_serves_as_its_predictor(tmp_path: Path) -> None:
+    """A state is finished with the defaults wherever a predictor is asked for."""
+    rows = pa.table({"y": ["a", "a", "b", "b"], "x": [1.0, 3.0, 10.0, 14.0]})
+    state = snb.State(snb.Schema.infer(rows, label="y"))
+    state.update(rows)
+    assert snb.evaluate(state, rows).to_dict() == snb.evaluate(state.finish(), rows).to_dict()
+    for name in ("scored.CSV", "scored.parquet", "scored"):
+        assert snb.predict(state, rows, tmp_path / name) == 4
+    assert (tmp_path / "scored.CSV").read_text() == '"prediction"\n"a"\n"a"\n"b"\n"b"\n'
+    with pytest.raises(snb.SourceError, match=r"end in \.parquet or \.csv, got \.json"):
+        snb.predict(state, rows, tmp_path / "scored.json")
+    with pytest.raises(TypeError, match="Predictor or a State, got int"):
+        snb.evaluate(3, rows)  # type: ignore[arg-type]
+    with pytest.raises(snb.SchemaError, match="Arrow schema or data that has one, got int"):
+        snb.Schema.infer(3, label="y")
+
+
+@pytest.mark.parametrize("given", ["a", [1.0, "b"], None, -1, float("nan"), 1e308])
+def test_a_smoothing_that_is_none_is_named(given: Any) -> None:
+    """What is wrong with a parameter is said with its name."""
+    rows = pa.table({"y": ["a", "b"], "c": [1, 2], "d": [1, 2]})
+    state = snb.State(snb.Schema(label="y", counts=["c", "d"]))
+    state.update(rows)
+    with pytest.raises(ValueError, match="Expected alpha to be"):
+        state.finish(counts=snb.Multinomial(alpha=given))
+    if not isinstance(given, list):
+        with pytest.raises(ValueError, match="Expected var_smoothing to be"):
+            snb.Gaussian(given)

@@ -19,7 +19,17 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     "ground": (("errors", "protocols", "progress"), (), {"numpy"}),
     # Arithmetic: no Arrow, no files, no columns by name.
     "numbers": (
-        ("kernels", "kernels_jit", "moments", "counts", "tokens", "tokenscores", "likelihoods", "scorehistogram"),
+        (
+            "kernels",
+            "kernels_jit",
+            "measure",
+            "moments",
+            "counts",
+            "tokens",
+            "tokenscores",
+            "likelihoods",
+            "scorehistogram",
+        ),
         ("ground",),
         {"numpy", "numba"},
     ),

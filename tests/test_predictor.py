@@ -51,6 +51,50 @@ def labelled(values: Any, y: str, name: str = "x") -> pa.Table:
     return pa.table({name: values, "y": list(y)})
 
 
+# --- a few rows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unseen", ["ignore", "smooth"])
+def test_few_rows_are_scored_as_many_are(unseen: str) -> None:
+    """A few rows have a way of their own into a predictor: every type of column and value takes it to the same end."""
+    generator = np.random.default_rng(0)
+    n = 400
+    holes = generator.random(n) < 0.2
+    columns = {
+        "i": pa.array(generator.integers(-5, 5, n), pa.int8(), mask=holes),
+        "f": pa.array(generator.normal(size=n).astype(np.float32)),
+        "d": pa.array([None if h else Decimal(int(k)).scaleb(-2) for h, k in zip(holes, range(n), strict=True)]),
+        "x": pa.array(np.where(holes, np.nan, generator.normal(size=n))),
+        "s": pa.array([None if h else "abcde"[k % 5] for h, k in zip(holes, range(n), strict=True)]),
+        "v": pa.array([f"w{k % 7}" for k in range(n)]).dictionary_encode(),
+        "k": pa.array(generator.integers(0, 9, n), pa.uint16()),
+        "t": pa.array(generator.random(n) < 0.5, mask=holes),
+        "b": pa.array(generator.random(n) < 0.5, mask=holes),
+        "m": pa.array(generator.integers(0, 9, n)),
+    }
+    names = list(columns)
+    schema = snb.Schema(label="y", numeric=names[:4], categorical=names[4:8], binary=["b"], counts=["m"])
+    table = pa.table({"y": generator.integers(0, 3, n), **columns})
+    model = counted(schema, table.slice(0, 200)).finish(categorical=snb.Categorical(unseen=unseen))
+    for names in (schema.features, schema.features[::-1]):
+        features = table.select(names)
+        together = model.predict_joint_log_proba(features)
+        each = [model.predict_joint_log_proba(features.slice(i, 1)) for i in range(n)]
+        assert_allclose(np.concatenate(each), together, rtol=1e-12)
+        labels = [model.predict(features.slice(i, 1))[0].as_py() for i in range(n)]
+        assert labels == model.predict(features).to_pylist()
+
+
+def test_few_rows_are_refused_as_many_are() -> None:
+    """An unseen category and an infinite number are errors in one row too."""
+    strict = FULL_STATE.finish(categorical=snb.Categorical(unseen="error"))
+    row = {"x": [1.0], "c": ["new"], "b": [True], "m": [1], "n": [1]}
+    with pytest.raises(snb.DataError, match=r"seen in training, got 'new' - column 'c', row 0"):
+        strict.predict(pa.table(row))
+    with pytest.raises(snb.DataError, match=r"finite number, got inf - column 'x', row 0"):
+        MODEL.predict(pa.table(row | {"x": [math.inf]}))
+
+
 # --- priors -----------------------------------------------------------------------------------------------------------
 
 

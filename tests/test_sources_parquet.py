@@ -305,15 +305,19 @@ def test_shards_cover_the_row_groups_once(groups):
 
 
 @pytest.mark.parametrize("reader", ["auto", "arrow"])
-def test_batches_do_not_depend_on_row_groups_or_reader(tmp_path, reader):
-    """The same rows in other row groups, by another reader, make the same batches."""
+def test_batches_end_where_row_groups_do_for_every_reader(tmp_path, reader):
+    """Batches are cut by the file alone: at the end of a row group where one is near, else when they are full."""
     table = numbers(150_000)
-    expected = [150_000 // BATCH_ROWS * [BATCH_ROWS] + [150_000 % BATCH_ROWS]]
-    for size in (150_000, 40_000, 7_001):
+    cuts = {
+        150_000: [BATCH_ROWS, BATCH_ROWS, 150_000 - 2 * BATCH_ROWS],
+        40_000: [40_000, 40_000, 40_000, 30_000],
+        7_001: [5 * 7_001] * 4 + [150_000 - 20 * 7_001],
+    }
+    for size, expected in cuts.items():
         path = write(tmp_path / f"{size}.parquet", table, row_group_size=size)
         (shard,) = open_source(path, reader=reader).shards()
         batches = list(shard.batches(["s", "x", "n", "y"]))
-        assert [[batch.num_rows for batch in batches]] == expected
+        assert [batch.num_rows for batch in batches] == expected
         assert all(batch.schema.names == ["s", "x", "n", "y"] for batch in batches)
         assert read(open_source(path, reader=reader), table.schema.names).equals(table.combine_chunks())
 

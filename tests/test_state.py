@@ -19,7 +19,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import streamnb as snb
-from streamnb.protocols import BATCH_ROWS
 
 X = snb.Schema(label="y", numeric=["x"])
 FULL = snb.Schema(label="y", numeric=["x"], categorical=["c"], binary=["b"], counts=["n"])
@@ -447,13 +446,27 @@ def test_a_stream_that_breaks_counts_nothing() -> None:
     assert state.to_bytes() == before
 
 
+def test_a_decimal_counts_as_python_reads_its_text() -> None:
+    """Each is the double nearest to it, whatever stands beside it: one division of two exact numbers."""
+    generator = np.random.default_rng(0)
+    for scale in (0, 2, 9, 18):
+        digits = [int(n) for n in generator.integers(-(2**53), 2**53, 300)] + [10**24 + 1, -(10**30)]
+        for numbers in (digits[:300], digits):
+            column = pa.array([None, *(Decimal(n).scaleb(-scale) for n in numbers)], pa.decimal128(38, scale))
+            table = pa.table({"y": [str(i) for i in range(len(column))], "x": column})
+            means = counted(X, table).to_table().sort_by("class")
+            found = dict(zip(means["class"].to_pylist(), means["mean"].to_pylist(), strict=True))
+            for i, n in list(enumerate(numbers, 1))[:300]:
+                assert found[str(i)] == float(Decimal(n).scaleb(-scale))
+
+
 # --- batches larger than a batch --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_errors_name_the_row_of_what_was_handed_in(chunked: bool) -> None:
     """Large inputs are cut inside; the row in a message counts from the start of the input, and nothing is counted."""
-    n = BATCH_ROWS + 1000
+    n = X.batch_rows + 1000
     x = np.zeros(n)
     x[n - 5] = np.inf
     table = pa.table({"y": pa.array(["a", None]).take(pa.array(np.arange(n) % 2)), "x": x, "n": np.arange(n) % 3})
@@ -478,7 +491,7 @@ def test_errors_name_the_row_of_what_was_handed_in(chunked: bool) -> None:
 
 def test_large_inputs_are_counted_whole() -> None:
     """More rows than one batch, in one record batch: the same as row groups of any size."""
-    n = 2 * BATCH_ROWS + 17
+    n = 2 * FULL.batch_rows + 17
     generator = np.random.default_rng(0)
     table = pa.table(
         {

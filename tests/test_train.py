@@ -103,7 +103,7 @@ def test_a_fit_is_the_plain_loop(folder: Path) -> None:
     total = snb.State(SCHEMA)
     for shard in open_source(folder).shards():
         part = snb.State(SCHEMA, shard=shard.id)
-        for batch in shard.batches(SCHEMA.columns):
+        for batch in shard.batches(SCHEMA.columns, SCHEMA.batch_rows):
             part.update(batch)
         total.merge(part)
     fitted = snb.fit(folder, schema=SCHEMA)
@@ -638,13 +638,27 @@ def test_an_empty_file_adds_nothing(folder: Path) -> None:
         empty.finish()
 
 
+def test_a_column_that_a_file_lacks_is_never_dropped_in_silence(tmp_path: Path) -> None:
+    """What is counted is chosen by types only where every file has the column; else the file is named."""
+    pq.write_table(pa.table({"y": ["a", "b"], "x": [1.0, 2.0], "z": [1.0, 2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"y": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "b.parquet")
+    for source in (tmp_path, [pl.read_parquet(tmp_path / f"{name}.parquet") for name in "ab"]):
+        with pytest.raises(
+            snb.SchemaError, match=r"column 'z' in every file.*(b\.parquet|source 1); .*exclude=\['z'\]"
+        ):
+            snb.fit(source, label="y")
+        state = snb.fit(source, label="y", exclude=["z"])
+        assert state.schema.features == ("x",)
+        assert state.n_rows == 4
+
+
 # Resources ----------------------------------------------------------------------------------------------------------
 
 
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow holds as much for sixteen row groups as for two: batches come and go."""
     rng = np.random.default_rng(0)
-    group = pa.table({"y": rng.integers(4, size=65_536), **{f"x{i}": rng.normal(size=65_536) for i in range(4)}})
+    group = pa.table({"y": rng.integers(4, size=131_072), **{f"x{i}": rng.normal(size=131_072) for i in range(4)}})
     held: list[int] = []
     update = SufficientStatistics.update
 
@@ -662,7 +676,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.
         held.clear()
         before = pa.total_allocated_bytes()
         state = snb.fit(path, label="y", workers=1)
-        assert state.n_rows == groups * 65_536
+        assert state.n_rows == groups * 131_072
         assert len(held) == groups
         peaks.append(max(held) - before)
     assert peaks[1] <= 1.5 * peaks[0] + (8 << 20)

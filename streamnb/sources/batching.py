@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from itertools import chain, repeat
 
 import pyarrow as pa
 
 from streamnb.protocols import BATCH_ROWS
 from streamnb.sources.types import conform, is_bytes
 
-__all__ = ["conformed", "decoded", "recut"]
+__all__ = ["conformed", "decoded", "recut", "sizes_of"]
 
 
-def recut(batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS) -> Generator[pa.RecordBatch]:
-    """Yield the same rows in batches of exactly `rows`, the last one perhaps shorter; copies only across a seam.
+def recut(
+    batches: Iterable[pa.RecordBatch], rows: int = BATCH_ROWS, *, sizes: Iterable[int] = ()
+) -> Generator[pa.RecordBatch]:
+    """Yield the same rows in batches of `sizes`, then of `rows`, the last one perhaps shorter; copies across seams.
 
     >>> ten = pa.record_batch({"x": list(range(10))})
     >>> [batch.num_rows for batch in recut([ten, ten], rows=8)]
     [8, 8, 4]
     """
+    wanted = chain(sizes, repeat(rows))
+    size = next(wanted)
     pending: list[pa.RecordBatch] = []
     held = 0
     for batch in batches:
         start = 0
-        while held + batch.num_rows - start >= rows:
-            piece = batch.slice(start, rows - held)
+        while held + batch.num_rows - start >= size:
+            piece = batch.slice(start, size - held)
             start += piece.num_rows
             yield _joined([*pending, piece])
             pending, held = [], 0
+            size = next(wanted)
         if start < batch.num_rows:
             pending.append(batch.slice(start))
             held += batch.num_rows - start
     if pending:
         yield _joined(pending)
+
+
+def sizes_of(groups: Iterable[int], rows: int) -> Iterator[int]:
+    """Yield sizes of up to `rows` that end where a row group does, unless a batch were less than half full then.
+
+    A row group has dictionaries of its own: a batch that holds the end of one and the start of another needs a third.
+
+    >>> list(sizes_of([250, 250], 100)), list(sizes_of([30, 40, 10, 90], 100))
+    ([100, 100, 50, 100, 100, 50], [70, 100])
+    """
+    held = 0
+    for group in groups:
+        held += group
+        while held >= rows:
+            yield rows
+            held -= rows
+        if 2 * held >= rows:
+            yield held
+            held = 0
+    if held:
+        yield held
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -36,13 +36,13 @@ class FragmentShard:
         """Say where a row stands in the fragment."""
         return f"{getattr(self.fragment, 'path', '') or 'fragment'}, row {row}"
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in batches of `BATCH_ROWS` rows.
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in batches of `rows` rows.
 
         Raises:
             SourceError: a file that cannot be read.
         """
-        with closing(recut(self._scanned(columns))) as batches:
+        with closing(recut(self._scanned(columns, rows), rows)) as batches:
             while True:
                 try:
                     batch = next(batches, None)
@@ -52,12 +52,12 @@ class FragmentShard:
                     return
                 yield batch
 
-    def _scanned(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
+    def _scanned(self, columns: Sequence[str], rows: int) -> Generator[pa.RecordBatch]:
         types = {name: canonical(self.schema.field(name).type) for name in columns}
         batches = self.fragment.to_batches(
             schema=self.schema,
             columns=list(columns),
-            batch_size=BATCH_ROWS,
+            batch_size=rows,
             batch_readahead=1,
             use_threads=False,
             fragment_scan_options=_unbuffered() if _is_parquet(self.fragment) else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,11 +11,9 @@ from typing import Any, Literal, Protocol
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from streamnb.errors import SchemaError, SourceError
-from streamnb.protocols import Shard
-from streamnb.sources.dataset import dataset_source, parquet_files
+from streamnb.protocols import BATCH_ROWS, Shard
 from streamnb.sources.files import discover
 from streamnb.sources.parquet import ParquetSource
 from streamnb.sources.stream import FrameSource, StreamSource, lazy_source
@@ -90,7 +89,8 @@ def _open_rows(source: Any, options: dict[str, Any]) -> OpenSource:
         return FrameSource(source)
     if isinstance(source, pa.RecordBatch):
         return FrameSource(pa.Table.from_batches([source]))
-    if isinstance(source, ds.Dataset):
+    # pyarrow.dataset brings pandas, which takes half a second: it is not imported to look for what cannot be there.
+    if "pyarrow._dataset" in sys.modules and isinstance(source, sys.modules["pyarrow._dataset"].Dataset):
         return _open_dataset(source, options)
     if kind == "pandas DataFrame":
         try:
@@ -112,7 +112,9 @@ def _open_rows(source: Any, options: dict[str, Any]) -> OpenSource:
     )
 
 
-def _open_dataset(dataset: ds.Dataset, options: dict[str, Any]) -> OpenSource:
+def _open_dataset(dataset: Any, options: dict[str, Any]) -> OpenSource:
+    from streamnb.sources.dataset import dataset_source, parquet_files
+
     files = parquet_files(dataset)
     if not files:
         return dataset_source(dataset)
@@ -149,9 +151,9 @@ class ChainedShard:
         """Say where a row stands in the shard's own source."""
         return self.shard.place(row)
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Yield the shard's batches, cast."""
-        for batch in self.shard.batches(columns):
+        for batch in self.shard.batches(columns, rows):
             arrays = []
             for name, array in zip(columns, batch.columns, strict=True):
                 try:
@@ -182,6 +184,19 @@ class ChainedSource:
         schemas = [source.schema for source in self._sources]
         shared = [name for name in dict.fromkeys(schemas[0].names) if all(name in s.names for s in schemas)]
         return pa.schema([(name, self._type_of(name, schemas)) for name in shared])
+
+    @property
+    def partial(self) -> dict[str, str]:
+        """The columns that only some sources have, or some files of one, each with the first that lacks it."""
+        found: dict[str, str] = {}
+        for source in self._sources:
+            found |= getattr(source, "partial", {}) | found
+        names = [source.schema.names for source in self._sources]
+        for name in dict.fromkeys(chain.from_iterable(names)):
+            position = next((i for i, there in enumerate(names) if name not in there), None)
+            if position is not None:
+                found.setdefault(name, f"source {position}")
+        return found
 
     def check(self, columns: Sequence[str]) -> None:
         """Check each source, and the types of all of them together."""

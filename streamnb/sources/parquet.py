@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streamnb.errors import SchemaError, SourceError, near_misses
 from streamnb.protocols import BATCH_ROWS
-from streamnb.sources.batching import recut
+from streamnb.sources.batching import recut, sizes_of
 from streamnb.sources.files import DataFile
 from streamnb.sources.footer import Footer, cut, read_footer
 from streamnb.sources.readers import arrow_batches, for_polars, polars_batches
@@ -66,8 +66,8 @@ class ParquetShard:
         group = next((i for i, end in enumerate(ends) if row < end), len(ends) - 1)
         return f"{self.file.label}, row group {self.first_group + group}, row {self.first_row + row}"
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield exactly these columns in batches of `BATCH_ROWS` rows, strings perhaps as dictionary codes.
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield exactly these columns in batches of up to `rows` rows, strings perhaps as dictionary codes.
 
         Raises:
             SourceError: a file that has changed since it was planned, or a page that cannot be read; what was
@@ -76,20 +76,20 @@ class ParquetShard:
         """
         self._check_columns(columns)
         self.file.check_unchanged()
-        rows = 0
-        with closing(self._batches(columns)) as batches:
+        done = 0
+        with closing(self._batches(columns, rows)) as batches:
             while True:
                 try:
                     batch = next(batches, None)
                 except (OSError, pa.ArrowException, pl.exceptions.PolarsError, ValueError) as error:
-                    raise self._unreadable(rows, (str(error).splitlines() or [type(error).__name__])[0]) from error
+                    raise self._unreadable(done, (str(error).splitlines() or [type(error).__name__])[0]) from error
                 if batch is None:
                     break
                 yield batch
-                rows += batch.num_rows
-        if rows != self.rows:
+                done += batch.num_rows
+        if done != self.rows:
             # Polars ends its stream in silence when one of its threads panics over a damaged page.
-            raise self._unreadable(min(rows, self.rows - 1), f"the reader gave {rows} of {self.rows} rows")
+            raise self._unreadable(min(done, self.rows - 1), f"the reader gave {done} of {self.rows} rows")
         self.file.check_unchanged()
 
     def _check_columns(self, columns: Sequence[str]) -> None:
@@ -106,11 +106,12 @@ class ParquetShard:
             f"Expected a readable Parquet file, got a damaged one: {problem} - {self.file.name} ({place})"
         )
 
-    def _batches(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
+    def _batches(self, columns: Sequence[str], rows: int) -> Generator[pa.RecordBatch]:
         there = set(self.schema.names)
+        sizes = list(sizes_of(self.group_rows, rows))
         own = [name for name in dict.fromkeys(columns) if name in there]
         constant = {
-            name: _constant(value, self.types[name], min(self.rows, BATCH_ROWS))
+            name: _constant(value, self.types[name], min(self.rows, rows))
             for name, value in self.file.hive
             if name in columns and name not in own
         }
@@ -118,7 +119,9 @@ class ParquetShard:
             readers: list[Iterable[pa.RecordBatch]] = []
             numbers = [] if self.reader == "arrow" else for_polars(self.file, self.schema, own, self.rows)
             if numbers:
-                fast = recut(polars_batches(self.file, self.first_row, self.rows, self._types(numbers)))
+                fast = recut(
+                    polars_batches(self.file, self.first_row, self.rows, self._types(numbers), rows), sizes=sizes
+                )
                 stack.enter_context(closing(fast))
                 try:
                     readers.append(chain([next(fast)], fast))
@@ -128,12 +131,15 @@ class ParquetShard:
             if others:
                 groups = range(self.first_group, self.first_group + len(self.group_rows))
                 slow = recut(
-                    arrow_batches(self.file, list(groups), self._types(others), verify_checksums=self.verify_checksums)
+                    arrow_batches(
+                        self.file, list(groups), self._types(others), rows, verify_checksums=self.verify_checksums
+                    ),
+                    sizes=sizes,
                 )
                 readers.append(slow)
                 stack.enter_context(closing(slow))
             if not own:
-                readers.append(self._row_counts())
+                readers.append(_row_counts(sizes))
             for parts in zip(*readers, strict=True):
                 found = {name: part.column(name) for part in parts for name in part.schema.names} if own else {}
                 found |= {name: array.slice(0, parts[0].num_rows) for name, array in constant.items()}
@@ -142,10 +148,11 @@ class ParquetShard:
     def _types(self, names: Sequence[str]) -> dict[str, pa.DataType]:
         return {name: self.types[name] for name in names}
 
-    def _row_counts(self) -> Iterator[pa.RecordBatch]:
-        """Where every column comes from the path, only the numbers of rows are left to yield."""
-        for start in range(0, self.rows, BATCH_ROWS):
-            yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, self.rows - start))], names=[""])
+
+def _row_counts(sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Where every column comes from the path, only the numbers of rows are left to yield."""
+    for size in sizes:
+        yield pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""])
 
 
 def _constant(value: str | None, dtype: pa.DataType, rows: int) -> pa.Array:
@@ -252,6 +259,14 @@ class ParquetSource:
         names = dict.fromkeys([*first.footer.schema.names, *dict(first.file.hive)])
         shared = [name for name in names if all(kind.type_of(name, self.hive_numeric) is not None for kind in kinds)]
         return pa.schema([(name, self._widened(name, kinds, _raise)) for name in shared])
+
+    @property
+    def partial(self) -> dict[str, str]:
+        """The columns that only some files have, each with the first file that lacks it."""
+        kinds = self._kinds()
+        names = dict.fromkeys(name for k in kinds for name in [*k.footer.schema.names, *dict(k.file.hive)])
+        lacking = ((n, next((k for k in kinds if k.type_of(n, self.hive_numeric) is None), None)) for n in names)
+        return {name: kind.file.name for name, kind in lacking if kind is not None}
 
     def check(self, columns: Sequence[str]) -> None:
         """Check that every file has these columns, each once and of types that go together.

@@ -15,7 +15,6 @@ import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamnb.protocols import BATCH_ROWS
 from streamnb.sources.batching import conformed
 from streamnb.sources.files import DataFile
 from streamnb.sources.types import fixed_width, is_bytes
@@ -42,27 +41,33 @@ def for_polars(file: DataFile, schema: pa.Schema, columns: Sequence[str], rows: 
     """Return the columns that Polars is to read; which reader a column has never changes its values."""
     if file.filesystem is not None or len(set(schema.names)) < len(schema.names):
         return []  # object stores want credentials of their own, and Polars refuses equal names
-    numbers = [name for name in columns if fixed_width(schema.field(name).type)]
-    size = rows * sum(fixed_width(schema.field(name).type) for name in numbers)
+    widths = {name: _polars_width(schema.field(name).type) for name in columns}
+    numbers = [name for name, width in widths.items() if width]
+    size = rows * sum(widths.values())
     return numbers if POLARS_LEAST_BYTES <= size <= POLARS_MOST_BYTES else []
 
 
+def _polars_width(dtype: pa.DataType) -> int:
+    """The bytes of a value of a type that Polars decodes faster than PyArrow does, or 0; decimals five times."""
+    return 16 if pa.types.is_decimal128(dtype) else fixed_width(dtype)
+
+
 def polars_batches(
-    file: DataFile, first: int, rows: int, types: Mapping[str, pa.DataType]
+    file: DataFile, first: int, rows: int, types: Mapping[str, pa.DataType], size: int
 ) -> Generator[pa.RecordBatch]:
-    """Yield the columns of `types`, as these types, from row `first` on."""
+    """Yield the columns of `types`, as these types, from row `first` on, in batches of about `size` rows."""
     # Exact names: pl.col would take a column called "^x.*$" for a pattern.
     query = (
         pl.scan_parquet(file.path, glob=False, hive_partitioning=False).slice(first, rows).select(cs.by_name(*types))
     )
-    stream = query.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+    stream = query.collect_batches(chunk_size=size, maintain_order=True, lazy=True)
     with closing(pa.RecordBatchReader.from_stream(stream)) as reader:
         for batch in reader:
             yield conformed(batch, types)
 
 
 def arrow_batches(
-    file: DataFile, groups: Sequence[int], types: Mapping[str, pa.DataType], *, verify_checksums: bool
+    file: DataFile, groups: Sequence[int], types: Mapping[str, pa.DataType], size: int, *, verify_checksums: bool
 ) -> Generator[pa.RecordBatch]:
     """Yield the columns of `types`, as these types, from the row groups named; strings may come as codes."""
     options: dict[str, Any] = {
@@ -75,7 +80,7 @@ def arrow_batches(
         with pq.ParquetFile(
             stream, metadata=metadata, read_dictionary=_coded(metadata, groups, set(types)), **options
         ) as parquet:
-            for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=list(types), use_threads=False):
+            for batch in parquet.iter_batches(size, groups, columns=list(types), use_threads=False):
                 yield conformed(batch, types)
 
 

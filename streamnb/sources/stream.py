@@ -64,8 +64,8 @@ class FrameShard:
         """Say where a row stands in the table."""
         return f"row {self.first + row} of the {_kind(self.frame)}"
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in batches of `BATCH_ROWS` rows."""
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in batches of `rows` rows."""
         check_names(columns, self.schema.names, _kind(self.frame))
         piece = self.frame.slice(self.first, self.rows)
         if isinstance(piece, pl.DataFrame):
@@ -73,7 +73,7 @@ class FrameShard:
             reader = pa.RecordBatchReader.from_stream(piece.select(cs.by_name(*columns)))
         else:
             reader = piece.to_reader()
-        yield from recut(_selected(reader, _types(self.schema, columns)))
+        yield from recut(_selected(reader, _types(self.schema, columns)), rows)
 
 
 class FrameSource:
@@ -110,13 +110,13 @@ class StreamShard:
         """Say where a row stands in the stream."""
         return f"row {row} of the {self.source.kind}"
 
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in batches of `BATCH_ROWS` rows, as the stream gives them.
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in batches of `rows` rows, as the stream gives them.
 
         Raises:
             SourceError: a stream that was read before and gives its rows only once, or that fails on the way.
         """
-        yield from self.source.batches(columns)
+        yield from self.source.batches(columns, rows)
 
 
 class StreamSource:
@@ -166,11 +166,11 @@ class StreamSource:
         """Yield the one shard; its rows are not touched before they are asked for."""
         yield StreamShard(self)
 
-    def batches(self, columns: Sequence[str]) -> Generator[pa.RecordBatch]:
-        """Start a pass and yield its rows in order."""
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Generator[pa.RecordBatch]:
+        """Start a pass and yield its rows in order, in batches of `rows` rows."""
         self.check(columns)
         types = _types(self.schema, columns)
-        with closing(recut(_selected(self._reader(columns), types))) as batches:
+        with closing(recut(_selected(self._reader(columns), types), rows)) as batches:
             while True:
                 with self._errors():
                     batch = next(batches, None)
