@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from streamnb.errors import SourceError, StreamNBError
 __all__ = ["demo_kafka"]
 
 PARTITIONS = 4
-TOPIC = "visits"
 LABELS = np.array(["browse", "buy", "leave"])
 MINUTES = np.array([6.0, 9.0, 1.5])
 
@@ -43,13 +43,14 @@ def _run(address: str, rows: int, folder: Path, say: Callable[[str], Any]) -> No
     from streamnb.follow import follow
     from streamnb.state import State
 
-    say(f"\n2. Sending {rows:,} visits to the topic {TOPIC!r}, some of them broken")
-    broken = _produce(address, rows)
+    topic = f"visits-{uuid.uuid4().hex[:6]}"  # on a broker of one's own the demo may run twice
+    say(f"\n2. Sending {rows:,} visits to the topic {topic}, some of them broken")
+    broken = _produce(address, topic, rows)
     say(f"   {broken:,} broken ones")
 
     say("\n3. Following it in another process, which is killed as soon as it has saved something")
-    line = ["follow", "--bootstrap", address, "--topic", TOPIC, "--label", "visit", "--state", str(folder)]
-    more = ["--save-every", "100ms", "--client", "session.timeout.ms=6000"]
+    line = ["follow", "--bootstrap", address, "--topic", topic, "--label", "visit", "--state", str(folder)]
+    more = ["--group", topic, "--save-every", "100ms", "--client", "session.timeout.ms=6000"]
     # Found through the folder that this very package stands in, installed or not.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path[1:]])}
     process = subprocess.Popen(
@@ -69,7 +70,7 @@ def _run(address: str, rows: int, folder: Path, say: Callable[[str], Any]) -> No
 
     say("\n4. Following on from the offsets in the files, to the end")
     start = time.perf_counter()
-    state = follow(address, TOPIC, "visit", state=folder, until_end=True, evaluate=rows)
+    state = follow(address, topic, "visit", state=folder, group=topic, until_end=True)
     say(f"   {time.perf_counter() - start:.1f} s, most of it until the group has given up the one that was killed")
     counted = state.n_rows
     if counted != rows - broken:
@@ -86,12 +87,12 @@ def _run(address: str, rows: int, folder: Path, say: Callable[[str], Any]) -> No
     say(f"   {state.finish().predict(pa.table({'minutes': [9.0]}))[0].as_py()}")
 
 
-def _produce(address: str, rows: int) -> int:
+def _produce(address: str, topic: str, rows: int) -> int:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20})
     rng = np.random.default_rng(0)
     labels, broken = rng.integers(0, len(LABELS), rows), rng.random(rows) < 0.001
@@ -100,7 +101,7 @@ def _produce(address: str, rows: int) -> int:
         message = json.dumps({"visit": LABELS[labels[i]], "minutes": minutes[i]})
         while True:
             try:
-                producer.produce(TOPIC, message[:-2] if broken[i] else message, partition=i % PARTITIONS)
+                producer.produce(topic, message[:-2] if broken[i] else message, partition=i % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -365,6 +365,15 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path, follower: Any) -
         own.remove()
 
 
+def test_the_demo_kills_a_follower_and_goes_on(kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what it does, and checks itself that every row is counted once."""
+    monkeypatch.setenv("STREAMNB_KAFKA", kafka)
+    result = CliRunner().invoke(app, ["demo", "--kafka", "--rows", "20000", "--dir", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "each counted once; " in result.stdout
+    assert result.stdout.count("next offset") == 4
+
+
 def test_what_cannot_be_followed(kafka: str, tmp_path: Path) -> None:
     """One clear line for each: no broker, no topic, no messages, another topic's folder, wrong options."""
     topic = make_topic(kafka)
