@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadLetters"]
 
-_FLUSH_SECONDS = 30.0
+_FLUSH_SECONDS = 10.0
 
 
 class DeadLetters:
@@ -30,7 +30,8 @@ class DeadLetters:
         if letters == topic:
             raise ValueError(f"Expected another topic for dead letters, got {topic!r}, which is the one that is read")
         self.topic = letters
-        self._producer = producer(bootstrap, options)
+        # Without a limit of time: while the broker is away they wait.
+        self._producer = producer(bootstrap, options, **{"message.timeout.ms": 0})
         self._failed: str = ""
 
     def send(self, message: Message, kind: str, reason: str) -> None:
@@ -53,19 +54,20 @@ class DeadLetters:
                 self._producer.poll(0.5)
         self._producer.poll(0)
 
-    def flush(self) -> None:
-        """Wait until all copies are on the broker.
+    def flush(self) -> bool:
+        """Wait until all copies are on the broker; False if some are still on their way after a while.
 
         Raises:
-            SourceError: some are not.
+            SourceError: the broker has refused some.
         """
         left = self._producer.flush(_FLUSH_SECONDS)
-        if left or self._failed:
-            reason = self._failed or f"{left} are still on their way"
-            raise SourceError(f"Expected topic {self.topic!r} to take dead letters, got: {reason}")
+        if self._failed:
+            raise SourceError(f"Expected topic {self.topic!r} to take dead letters, got: {self._failed}")
+        return left == 0
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Let go of the broker; copies that are not there are given up, as what they are copies of is not saved."""
+        self._producer.purge()
         self._producer.close()
 
     def _delivered(self, error: Any, _: Message) -> None:
