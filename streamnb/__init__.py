@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         DataError,
         EmptyStateError,
         EngineError,
+        FencedError,
         FileFormatError,
         MergeError,
         MissingExtraError,
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     )
     from streamnb.evaluation import Report, evaluate
     from streamnb.families import Bernoulli, Categorical, Complement, Gaussian, Multinomial
+    from streamnb.follow import Following, follow
     from streamnb.groups import fit_groups
+    from streamnb.position import Window
     from streamnb.predictor import Predictor
     from streamnb.progress import Progress
+    from streamnb.publishing import PredictorFile
     from streamnb.schema import Schema
     from streamnb.score import predict
+    from streamnb.scoretopic import score_topic
     from streamnb.state import State
     from streamnb.text import Text
     from streamnb.train import fit
@@ -39,6 +44,7 @@ _ROOMS = {
         "DataError",
         "EmptyStateError",
         "EngineError",
+        "FencedError",
         "FileFormatError",
         "MergeError",
         "MissingExtraError",
@@ -50,10 +56,14 @@ _ROOMS = {
     "evaluation": ("Report", "evaluate"),
     "families": ("Bernoulli", "Categorical", "Complement", "Gaussian", "Multinomial"),
     "groups": ("fit_groups",),
+    "follow": ("Following", "follow"),
+    "position": ("Window",),
     "predictor": ("Predictor",),
     "progress": ("Progress",),
+    "publishing": ("PredictorFile",),
     "schema": ("Schema",),
     "score": ("predict",),
+    "scoretopic": ("score_topic",),
     "state": ("State",),
     "text": ("Text",),
     "train": ("fit",),
@@ -67,12 +77,15 @@ __all__ = [
     "DataError",
     "EmptyStateError",
     "EngineError",
+    "FencedError",
     "FileFormatError",
+    "Following",
     "Gaussian",
     "MergeError",
     "MissingExtraError",
     "Multinomial",
     "Predictor",
+    "PredictorFile",
     "Progress",
     "Report",
     "Schema",
@@ -82,10 +95,13 @@ __all__ = [
     "State",
     "StreamNBError",
     "Text",
+    "Window",
     "evaluate",
     "fit",
     "fit_groups",
+    "follow",
     "predict",
+    "score_topic",
 ]
 
 

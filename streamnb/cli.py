@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamnb import clitrain  # noqa: F401  # its commands come first
+from streamnb import clifollow, cliscore, clitrain  # noqa: F401  # their commands come first
 from streamnb.cliapp import app, example
 from streamnb.clifiles import check_target, load, load_model, note, print_scores
 from streamnb.options import Data, Model, Names, Workers, items, labels_of
@@ -129,13 +129,14 @@ def show(
     typer.echo(_json(description) if as_json else text(description))
 
 
-@app.command(epilog=example("streamnb demo --rows 1000000", "streamnb demo --text"))
+@app.command(epilog=example("streamnb demo --rows 1000000", "streamnb demo --text", "streamnb demo --kafka"))
 def demo(
     rows: Annotated[
         int | None,
-        typer.Option(min=1000, help="Rows to make and to count.  [default: 4000000; 200000 with --text]"),
+        typer.Option(min=1000, help="Rows to make and to count.  [default: 4000000; 200000 with --text or --kafka]"),
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Documents instead of tables.")] = False,
+    kafka: Annotated[bool, typer.Option("--kafka", help="Through a Kafka topic, with a broker of its own.")] = False,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="Make the files here and keep them.", show_default=False)
     ] = None,
@@ -147,7 +148,9 @@ def demo(
     """
     from streamnb.demo import demo
 
-    demo(rows or (200_000 if text else 4_000_000), directory, workers, typer.echo, text=text)
+    if text and kafka:
+        raise typer.BadParameter("give one of --text and --kafka", param_hint="--kafka")
+    demo(rows or (200_000 if text or kafka else 4_000_000), directory, workers, typer.echo, text=text, kafka=kafka)
 
 
 def _json(value: Any) -> str:

@@ -73,11 +73,13 @@ def _inferred(data: list[str], label: str, options: dict[str, Any], exclude: lis
 
 
 def load(path: Path) -> State | Predictor:
-    """Return what a file holds, a state or a model."""
+    """Return what a file holds, a state or a model; of a follower's folder, the sum of its states."""
     from streamnb import statefile
     from streamnb.predictor import Predictor
     from streamnb.state import State
 
+    if path.is_dir():
+        return State.load(path)
     contents = statefile.read(path)
     if contents.kind == "state":
         return State._from_contents(contents, str(path))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamnb.demokafka import demo_kafka
 from streamnb.demotext import demo_text
 
 if TYPE_CHECKING:
@@ -40,9 +41,17 @@ CLICKS = {"photos": (3.0, 4.0, 0.5), "reviews": (1.0, 3.0, 0.2), "prices": (1.5,
 
 
 def demo(
-    rows: int, directory: Path | None, workers: int | None, say: Callable[[str], Any], *, text: bool = False
+    rows: int,
+    directory: Path | None,
+    workers: int | None,
+    say: Callable[[str], Any],
+    *,
+    text: bool = False,
+    kafka: bool = False,
 ) -> None:
     """Make `rows` visits to a shop (`browse`, `buy` or `leave`), or documents, and learn them; `say` gets each line.
+
+    With `kafka` the visits go through a topic of a broker that is started for it.
 
     The files stand in `directory`, or in a temporary folder that is removed at the end.
     """
@@ -52,7 +61,10 @@ def demo(
         else:
             folder = directory
             folder.mkdir(parents=True, exist_ok=True)
-        (demo_text if text else _run)(rows, folder, workers, say)
+        if kafka:
+            demo_kafka(rows, folder, say)
+        else:
+            (demo_text if text else _run)(rows, folder, workers, say)
         if directory is None:
             say(f"\nThe files were in {folder} and are gone now; --dir keeps them.")
 

@@ -8,6 +8,7 @@
     ├── FileFormatError    (ValueError)   a state or model file that is refused
     ├── SourceError        (OSError)      a data file that is absent, damaged or changed
     ├── EngineError        (RuntimeError) an engine that lost a part of its results
+    ├── FencedError        (OSError)      another process has taken over what this one wanted to write
     └── MissingExtraError  (ImportError)  an optional package that is not installed
 
 A message says what was expected, what came and where: "Expected X, got Y - column 'age', part-003.parquet".
@@ -22,6 +23,7 @@ __all__ = [
     "DataError",
     "EmptyStateError",
     "EngineError",
+    "FencedError",
     "FileFormatError",
     "MergeError",
     "MissingExtraError",
@@ -86,6 +88,10 @@ class SourceError(StreamNBError, OSError):
 
 class EngineError(StreamNBError, RuntimeError):
     """An engine on other machines lost a part of the results on the way; nothing is returned rather than too little."""
+
+
+class FencedError(StreamNBError, OSError):
+    """Another process has taken over what this one wanted to write; what it wrote stays."""
 
 
 class MissingExtraError(StreamNBError, ImportError):

@@ -152,6 +152,7 @@ def _of_state(state: State, top: int) -> dict[str, Any]:
         "weight": {"column": schema.weight, "sum": weight.sum()} if schema.weight else None,
         "classes": classes,
         "columns": _columns(total, top),
+        **({"positions": list(state.positions.values())} if state.positions else {}),
         "telling": [
             {"feature": name, "kind": kind, "bits": bits} for name, kind, bits in telling(total)[: max(top, 0)]
         ],

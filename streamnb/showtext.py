@@ -19,7 +19,7 @@ MOST_ACROSS = 6
 WIDEST = 32
 """Characters of a name."""
 
-WORDS = ("kind", "most frequent", "feature", "value", "against")
+WORDS = ("kind", "most frequent", "feature", "value", "against", "left out")
 """Headings of columns of words, which stand to the left as the first column does."""
 
 
@@ -78,6 +78,8 @@ def _report(description: Mapping[str, Any]) -> Iterator[str | Table]:
     across = _largest(classes)
     for kind in dict.fromkeys(column["kind"] for column in columns):
         yield from _of_kind(kind, [column for column in columns if column["kind"] == kind], classes, across)
+    if description.get("positions"):
+        yield _followed(description["positions"])
     if description.get("telling"):
         rows = [[name_of(each["feature"]), each["kind"], f"{each['bits']:.4f}"] for each in description["telling"]]
         yield Table(
@@ -88,6 +90,17 @@ def _report(description: Mapping[str, Any]) -> Iterator[str | Table]:
         )
     if description.get("top_features"):
         yield _speaking(description["top_features"])
+
+
+def _followed(positions: Sequence[Mapping[str, Any]]) -> Table:
+    """How far each partition of a topic is counted."""
+    rows = []
+    for at in sorted(positions, key=lambda each: (str(each.get("topic")), each.get("partition", 0))):
+        left_out = ", ".join(f"{number:,} {kind}" for kind, number in sorted(at.get("skipped", {}).items()))
+        name = printable(f"{at.get('topic')}/{at.get('partition')}")
+        rows.append([name, f"{at.get('next', 0):,}", f"{at.get('rows', 0):,}", left_out or "-"])
+    header = ["partition", "next offset", "rows", "left out"]
+    return Table(header, rows[:MOST_LINES], max(len(rows) - MOST_LINES, 0), "how far each partition is counted")
 
 
 def _summary(description: Mapping[str, Any]) -> str:

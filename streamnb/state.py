@@ -32,11 +32,13 @@ from streamnb.families import (
 )
 from streamnb.overflow import refuse_overflow
 from streamnb.parts import Part, added_up, digest, gaps, joined, sorted_parts, with_part
+from streamnb.position import further
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
 from streamnb.statecontent import described, restored
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
+from streamnb.vocabulary import as_labels
 from streamnb.withdrawal import withdrawn
 
 __all__ = ["State"]
@@ -46,7 +48,8 @@ class State:
     """The counts of a schema: empty at first, updated by batches, merged with other states, finished at any time.
 
     With `shard`, everything that `update` counts belongs to the shard of that name, and merging counts each shard
-    once; without it a state is anonymous and merging it twice counts it twice.
+    once; without it a state is anonymous and merging it twice counts it twice. `positions` says of each stream that
+    was followed how far it is counted, as plain data that goes with the state into files and merges.
 
     >>> schema = Schema(label="y", numeric=["x"])
     >>> state = State(schema)
@@ -67,6 +70,7 @@ class State:
         self._parts: list[Part] = []
         self._total: SufficientStatistics | None = None
         self._arrived: SufficientStatistics | None = None
+        self.positions: dict[str, dict[str, Any]] = {}
 
     @classmethod
     def of_shards(cls, schema: Schema, statistics: SufficientStatistics, ledger: Mapping[str, str]) -> State:
@@ -134,9 +138,11 @@ class State:
         """
         if not isinstance(other, State):
             raise TypeError(f"Expected a State, got {type(other).__name__}")
+        positions = further(self.positions, other.positions)
         mine, theirs, named = self._open_part(), list(other._parts), other._open_part()
         if mine is None and named is None and not self._parts and not theirs:
             self._own.merge(other._own)
+            self.positions = positions
             return
         self._in_any_order().check_alike(other._in_any_order())
         anonymous = named is None and not other._own.is_empty()
@@ -152,6 +158,7 @@ class State:
             parts, still_open = with_part(parts, still_open, part)
         if not parts:
             self._own.merge(other._own)
+            self.positions = positions
             return
         arrived = {id(part) for part in self._parts}
         late = [part.statistics for part in parts if id(part) not in arrived]
@@ -162,6 +169,7 @@ class State:
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
         self._parts = sorted_parts(joined(parts))
+        self.positions = positions
         self._total = None
 
     def _in_any_order(self) -> SufficientStatistics:
@@ -338,6 +346,7 @@ class State:
         twin._own = self._own.copy()
         twin._parts = list(self._parts)  # parts are never changed, only replaced
         twin._arrived = None if self._arrived is None else self._arrived.copy()
+        twin.positions = dict(self.positions)  # nor are positions
         return twin
 
     def __eq__(self, other: object) -> bool:
@@ -378,12 +387,16 @@ class State:
 
     @classmethod
     def load(cls, path: str | Path) -> State:
-        """Read a state file; everything is checked and nothing in it is executed.
+        """Read a state file, or the sum of a folder that `follow` keeps, at any time; nothing in it is executed.
 
         Raises:
             FileFormatError: not a state file, damaged, or of an unknown format.
             SourceError: the file is not there.
         """
+        if "://" in str(path) or Path(path).is_dir():
+            from streamnb.statefolder import load_folder  # which is made of states
+
+            return load_folder(path)
         return cls._from_contents(statefile.read(path, kind="state"), str(path))
 
     def digest(self) -> str:
@@ -392,7 +405,8 @@ class State:
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         parts, arrays = described([Part({}, self._own), *self._parts])
-        return {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": parts}, arrays
+        header = {"schema": json.loads(self.schema.to_json()), "shard": self.shard, "parts": parts}
+        return header | ({"positions": self.positions} if self.positions else {}), arrays
 
     @classmethod
     def _from_contents(cls, contents: statefile.Contents, where: str) -> State:
@@ -403,6 +417,7 @@ class State:
             for part in parts:
                 state._own.check_alike(part.statistics)
             state._own, state._parts = parts[0].statistics, parts[1:]
+            state.positions = dict(header.get("positions", {}))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FileFormatError(
                 f"Expected a state file, got one that contradicts itself: {error} - {where}"
@@ -427,26 +442,9 @@ class State:
         refuse_overflow(total)
         if not self.schema.classes:
             return total
-        declared = _as_labels(self.schema.classes, total.classes.type)
+        declared = as_labels(self.schema.classes, total.classes.type)
         if bool(pc.all(pc.is_in(declared, value_set=total.classes.values)).as_py()):
             return total
         grown = total.copy()
         grown.grow_classes(declared)
         return grown
-
-
-def _as_labels(declared: Sequence[Any], dtype: pa.DataType) -> pa.Array:
-    """Return declared classes as labels of a type. Arrow would cast 1 to "1" and back, which are different labels."""
-    types = pa.types
-    fits = {
-        bool: types.is_boolean(dtype),
-        int: types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
-        float: types.is_floating(dtype) or types.is_decimal(dtype),
-        str: types.is_string(dtype) or types.is_binary(dtype) or types.is_temporal(dtype),
-    }
-    if fits.get(type(declared[0]), False):
-        try:
-            return pa.array(declared).cast(dtype)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            pass
-    raise MergeError(f"Expected declared classes of type {dtype}, got {list(declared)}")

@@ -5,6 +5,7 @@ Values stay Arrow, because only Arrow keeps a label's own type (a date, a decima
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamnb.errors import MergeError
 
-__all__ = ["Index", "Vocabulary", "is_text", "plain_type", "wider_type"]
+__all__ = ["Index", "Vocabulary", "as_labels", "is_text", "plain_type", "wider_type"]
 
 Index: TypeAlias = NDArray[np.intp]
 
@@ -53,6 +54,23 @@ def category_type(dtype: pa.DataType) -> pa.DataType:
     if pa.types.is_decimal(dtype):
         return pa.decimal128(38, dtype.scale) if dtype.precision <= 38 else dtype
     return dtype
+
+
+def as_labels(declared: Sequence[Any], dtype: pa.DataType) -> pa.Array:
+    """Return declared classes as labels of a type. Arrow would cast 1 to "1" and back, which are different labels."""
+    types = pa.types
+    fits = {
+        bool: types.is_boolean(dtype),
+        int: types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype),
+        float: types.is_floating(dtype) or types.is_decimal(dtype),
+        str: types.is_string(dtype) or types.is_binary(dtype) or types.is_temporal(dtype),
+    }
+    if fits.get(type(declared[0]), False):
+        try:
+            return pa.array(declared).cast(dtype)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            pass
+    raise MergeError(f"Expected declared classes of type {dtype}, got {list(declared)}")
 
 
 def wider_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,3 +33,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"skipped where nothing may be missing: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Generator[str]:
+    """The address of a Kafka broker: that of `STREAMNB_KAFKA`, or one started here, of the kind `STREAMNB_BROKER`."""
+    pytest.importorskip("confluent_kafka", reason="needs pip install 'streamnb[kafka]'")
+    from streamnb.localbroker import available, broker
+
+    if not os.environ.get("STREAMNB_KAFKA") and not available():
+        pytest.skip("needs Java and Maven, or pip install noida-db, or STREAMNB_KAFKA=host:port")
+    kind: Any = os.environ.get("STREAMNB_BROKER") or None
+    with broker(kind) as address:
+        yield address

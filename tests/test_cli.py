@@ -23,7 +23,10 @@ from streamnb.cli import app
 
 N_FILES = 6
 KINDS = ["--numeric", "x", "--categorical", "site", "--binary", "scent", "--counts", "bee,fly"]
-COMMANDS = ["fit", "merge", "subtract", "finish", "predict", "evaluate", "explain", "show", "demo"]
+COMMANDS = [
+    *("fit", "merge", "subtract", "finish", "predict", "evaluate", "explain", "show", "demo"),
+    *("follow", "score"),
+]
 
 
 def flowers(seed: int, rows: int = 200) -> pl.DataFrame:

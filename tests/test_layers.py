@@ -45,12 +45,16 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
         (
             "sources",
             "sources.batching",
+            "sources.deadletters",
+            "sources.kafka",
+            "sources.messages",
             "sources.dataset",
             "sources.files",
             "sources.footer",
             "sources.opening",
             "sources.parquet",
             "sources.readers",
+            "sources.relay",
             "sources.stream",
             "sources.types",
             "engines",
@@ -58,7 +62,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "engines.threads",
         ),
         ("ground",),
-        {"pyarrow", "polars"},
+        {"pyarrow", "polars", "confluent_kafka"},
     ),
     # Named arrays to bytes and back: whatever the arrays mean.
     "files": (("atomic", "arraybytes", "statefile"), ("ground",), {"numpy", "pyarrow"}),
@@ -81,6 +85,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "explain",
             "topfeatures",
             "state",
+            "position",
+            "statefolder",
         ),
         ("ground", "numbers", "files", "meaning"),
         {"numpy", "pyarrow"},
@@ -98,7 +104,10 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
     ),
     # Where sources, engines and statistics meet.
     "world": (
-        ("train", "groups", "score", "evaluation", "report", "describe"),
+        (
+            *("train", "groups", "score", "evaluation", "report", "describe"),
+            *("follow", "followed", "following", "publishing", "rolling", "scoretopic", "signals"),
+        ),
         ("ground", "numbers", "transport", "files", "meaning", "model"),
         {"numpy", "pyarrow"},
     ),
@@ -128,21 +137,37 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "cliapp",
             "clierrors",
             "clifiles",
+            "clifollow",
+            "cliscore",
             "clitext",
             "clitrain",
             "options",
             "show",
             "showtext",
             "explaintext",
+            "localbroker",
             "demo",
+            "demokafka",
             "demotext",
         ),
         ("ground", "numbers", "transport", "files", "meaning", "model", "world"),
-        {"numpy", "pyarrow", "polars", "typer", "rich"},
+        {"numpy", "pyarrow", "polars", "typer", "rich", "confluent_kafka"},
     ),
 }
 ROOM_OF: dict[str, str] = {module: room for room, (modules, _, _) in ROOMS.items() for module in modules}
-LIBRARIES = {"numpy", "pyarrow", "polars", "numba", "typer", "rich", "pandas", "duckdb", "sklearn", "scipy"}
+LIBRARIES = {
+    "numpy",
+    "pyarrow",
+    "polars",
+    "numba",
+    "typer",
+    "rich",
+    "pandas",
+    "duckdb",
+    "sklearn",
+    "scipy",
+    "confluent_kafka",
+}
 # Beside what the room may know: a bar on the terminal is drawn from where progress is counted.
 ALSO = {"progress": {"rich"}, "text": {"polars"}}
 
