@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streamnb.errors import DataError
 from streamnb.protocols import Codes, Flags
-from streamnb.text import Text, Tokens, content_kind, ngrams, offsets_of, split
+from streamnb.text import Text, Tokens, check_utf8, content_kind, ngrams, offsets_of, split
 from streamnb.vocabulary import is_text
 
 __all__ = ["TextColumn"]
@@ -115,6 +115,7 @@ def _named(values: pa.Array) -> tuple[pa.Array, Codes, Flags | None]:
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.large_string())
     coded = values.dictionary_encode()
+    check_utf8(coded.dictionary)
     return coded.dictionary.cast(pa.large_string()), np.asarray(coded.indices.fill_null(0)), valid
 
 

@@ -149,6 +149,23 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         snb.State(snb.Schema(label="y", text=["body"])).update(pa.table({"y": ["a"], "body": broken}))
 
 
+@pytest.mark.parametrize("options", [{"tokens": "chars"}, {"tokens": "whitespace"}, {"strip_accents": True}])
+@pytest.mark.parametrize("holds", ["documents", "capital sigma", "lists", "counts"])
+def test_not_utf8_in_any_layout(options: dict[str, Any], holds: str) -> None:
+    """Bytes that are not UTF-8 are refused before Polars, or a token's name, would rely on them."""
+    data = b"\xce\xa3\xffabc" if holds == "capital sigma" else b"ab\xffdef"
+    offsets = np.array([0, 3, 6], np.int32)
+    cells = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    if holds == "lists":
+        cells = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), cells)
+    elif holds == "counts":
+        cells = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), cells, pa.array([1, 2]))
+    state = snb.State(snb.Schema(label="y", text=[snb.Text("body", **options)]))
+    with pytest.raises(snb.DataError, match="Expected text in UTF-8, got bytes that are not - column 'body'"):
+        state.update(pa.table({"y": ["a", "b"], "body": cells}))
+    assert state.n_rows == 0
+
+
 # The schema ----------------------------------------------------------------------------------------------------------
 
 
