@@ -166,6 +166,18 @@ def test_not_utf8_in_any_layout(options: dict[str, Any], holds: str) -> None:
     assert state.n_rows == 0
 
 
+@pytest.mark.parametrize("dtype", [pa.list_view(pa.string()), pa.large_list_view(pa.large_string())])
+def test_list_views_are_lists(dtype: pa.DataType) -> None:
+    """Views of lists, whole or a slice, with nulls or without, count as lists do."""
+    rows = [["a", "b"], None, [], ["b", None], ["c"]]
+    for cells in (rows, rows[3:], [["a", "b"], ["b"]]):
+        for view in (pa.array(cells, dtype), pa.array([["x"], *cells, ["z"]], dtype)[1:-1]):
+            states = [snb.State(snb.Schema(label="y", text=["body"])) for _ in range(2)]
+            for state, body in zip(states, (view, pa.array(cells, pa.list_(pa.string()))), strict=True):
+                state.update(pa.table({"y": ["u", "v", "u", "v", "u"][: len(body)], "body": body}))
+            assert states[0] == states[1]
+
+
 # The schema ----------------------------------------------------------------------------------------------------------
 
 
