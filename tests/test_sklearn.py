@@ -228,6 +228,26 @@ def test_sparse_is_refused_where_scikit_learn_refuses_it(kind: Any) -> None:
         kind().fit(sp.csr_array(X), y)
 
 
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "classes",
+    [np.array(["a\0x", "a\0y", "b"]), np.array([2**63, 2**63 + 1, 2**64 - 1], np.uint64)],
+    ids=["NUL", "uint64"],
+)
+def test_labels_that_c_would_cut(kind: Any, classes: Any) -> None:
+    """Text with a NUL inside, and integers past 2**63, are labels as any other."""
+    X, y = np.array([[0, 1], [2, 0], [1, 3], [0, 2], [3, 0], [1, 1]]), np.array([0, 1, 2, 0, 1, 2])
+    for codes in (y, y % 2):  # the largest integers apart, and side by side
+        fitted = kind().fit(X, classes[codes])
+        np.testing.assert_array_equal(fitted.classes_, classes[: codes.max() + 1])
+        assert fitted.classes_.dtype == classes.dtype
+        expected = kind().fit(X, codes)
+        np.testing.assert_array_equal(fitted.predict(X), classes[expected.predict(X)])
+        again = kind.from_state(fitted.state_)
+        np.testing.assert_array_equal(again.classes_, fitted.classes_)
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
 @pytest.mark.parametrize(
     "labels",
     [
