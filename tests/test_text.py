@@ -546,6 +546,15 @@ def test_the_tidy_table_has_tokens() -> None:
     ]
 
 
+def test_the_tidy_table_has_counts_past_what_a_float_holds() -> None:
+    """A total above 2**53 is rounded in the table; the state keeps it whole."""
+    state = snb.State(snb.Schema(label="y", text=["body"]))
+    counts = pa.array([[("xx", 2**53)], [("xx", 1)]], pa.map_(pa.string(), pa.int64()))
+    state.update(pa.table({"y": ["a", "a"], "body": counts}))
+    assert state.total.text["body"].counts.total.tolist() == [2**53 + 1]
+    assert state.to_table().to_pylist()[-1]["total"] == float(2**53)
+
+
 def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two names of one 64-bit hash are looked up by name."""
     monkeypatch.setattr("streamnb.tokentable._hashes", lambda values: np.zeros(len(values), np.uint64))
