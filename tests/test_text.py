@@ -555,6 +555,16 @@ def test_the_tidy_table_has_counts_past_what_a_float_holds() -> None:
     assert state.to_table().to_pylist()[-1]["total"] == float(2**53)
 
 
+@pytest.mark.parametrize("family", [snb.Multinomial, snb.Complement])
+def test_the_smallest_alpha(family: Any) -> None:
+    """An alpha so small that counts divided by it overflow still tells the classes apart."""
+    state = snb.State(snb.Schema(label="y", text=["body"]))
+    state.update(pa.table({"y": ["a", "b"], "body": ["aa bb aa", "bb cc"]}))
+    model = state.finish(text=family(alpha=1e-310))
+    assert np.isfinite(model.predict_joint_log_proba(pa.table({"body": ["aa bb"]}))).all()
+    np.testing.assert_allclose(model.predict_proba(pa.table({"body": ["aa bb", "cc"]})), [[1, 0], [0, 1]], atol=1e-9)
+
+
 def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two names of one 64-bit hash are looked up by name."""
     monkeypatch.setattr("streamnb.tokentable._hashes", lambda values: np.zeros(len(values), np.uint64))
