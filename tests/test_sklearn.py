@@ -388,6 +388,17 @@ def test_weights_may_come_late(kind: Any) -> None:
     np.testing.assert_allclose(parts.predict_joint_log_proba(X), whole.predict_joint_log_proba(X), rtol=1e-9)
 
 
+def test_no_variance_at_all_is_an_error_in_the_estimators_own_words() -> None:
+    """What to do is said by the parameters that an estimator has; a second row that differs is a remedy."""
+    stream = GaussianNB().partial_fit([[1.0, 2.0]], ["a"], classes=["a", "b"])
+    with pytest.raises(DataError, match=r"got 0 .*; there must be rows in which some feature varies - column 0"):
+        stream.predict([[1.0, 2.0]])
+    assert stream.partial_fit([[5.0, 2.0]], ["b"]).predict([[4.0, 2.0]]).tolist() == ["b"]
+    constant = GaussianNB(var_smoothing=0).fit([[1.0, 2.0], [1.0, 3.0]], ["a", "a"])
+    with pytest.raises(DataError, match=r"got 0 .*; give var_smoothing above 0 or leave the feature out - column 0"):
+        constant.predict([[1.0, 2.0]])
+
+
 def test_batches_of_one_row_give_no_nan() -> None:
     """A constant column and batches of one row: scikit-learn's smoothing is then 0, and 0/0 is NaN."""
     X, y = np.array([[1.0, 0.0], [1.0, 3.0], [1.0, 10.0], [1.0, 14.0]]), [0, 0, 1, 1]
