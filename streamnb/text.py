@@ -11,7 +11,7 @@ import functools
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -175,6 +175,8 @@ def split(array: pa.Array, text: Text) -> Tokens:
         check_utf8(array)  # Polars takes it for granted
         array = _prepared(array, text, squeeze=chars)
         data = _data(array)
+        # Once is enough: accents may leave capitals behind ("™" is "TM"), whatever documents are cut beside them.
+        text = replace(text, lowercase=False, strip_accents=False)
     first = offsets_of(array).astype(np.int64)
     first -= first[0]
     if not data:

@@ -166,6 +166,18 @@ def test_not_utf8_in_any_layout(options: dict[str, Any], holds: str) -> None:
     assert state.n_rows == 0
 
 
+@pytest.mark.parametrize("tokens", ["words", "whitespace"])
+def test_a_document_is_cut_alike_whatever_stands_beside_it(tokens: str) -> None:
+    """A capital sigma in one document changes nothing in another; capitals that NFKD makes are kept by both."""
+    documents = ["Foo\u2122 bar \u2116 5", "\u039f\u0394\u039f\u03a3 \u2122\u03a3", "\U0001d518ab \u210cello"]
+    options: dict[str, Any] = {"tokens": tokens, "strip_accents": True}
+    together = cut(documents, **options)
+    assert together == [cut([document], **options)[0] for document in documents]
+    pattern = {"words": r"(?u)\b\w\w+\b", "whitespace": r"\S+"}[tokens]
+    analyzer = CountVectorizer(strip_accents="unicode", token_pattern=pattern).build_analyzer()
+    assert together == [analyzer(document) for document in documents]
+
+
 @pytest.mark.parametrize("dtype", [pa.list_view(pa.string()), pa.large_list_view(pa.large_string())])
 def test_list_views_are_lists(dtype: pa.DataType) -> None:
     """Views of lists, whole or a slice, with nulls or without, count as lists do."""
