@@ -110,7 +110,10 @@ def text_columns(
     if not names:
         return []
     if stop_words is not None:
-        lines = stop_words.read_text(encoding="utf-8").splitlines()
+        try:
+            lines = stop_words.read_text(encoding="utf-8-sig").splitlines()  # a byte order mark is part of no word
+        except UnicodeDecodeError:
+            raise typer.BadParameter(f"expected a file in UTF-8: {stop_words}", param_hint="--stop-words") from None
         given["stop_words"] = [line.strip() for line in lines if line.strip()]
 
     from streamnb.text import Text

@@ -11,7 +11,7 @@ import functools
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from streamnb.kernels import implementation
 from streamnb.protocols import Codes
 from streamnb.vocabulary import is_text
 
-__all__ = ["Text", "Tokens", "bytes_of", "content_kind", "ngrams", "offsets_of", "split"]
+__all__ = ["Text", "Tokens", "bytes_of", "check_utf8", "content_kind", "ngrams", "offsets_of", "split"]
 
 MOST_WORDS = 8
 """The longest run of tokens that may be one n-gram."""
@@ -172,8 +172,11 @@ def split(array: pa.Array, text: Text) -> Tokens:
     chars = text.tokens == "chars"
     data = _data(array)
     if (text.lowercase and not data.isascii() and CAPITAL_SIGMA in data) or chars:
+        check_utf8(array)  # Polars takes it for granted
         array = _prepared(array, text, squeeze=chars)
         data = _data(array)
+        # Once is enough: accents may leave capitals behind ("™" is "TM"), whatever documents are cut beside them.
+        text = replace(text, lowercase=False, strip_accents=False)
     first = offsets_of(array).astype(np.int64)
     first -= first[0]
     if not data:
@@ -188,10 +191,8 @@ def split(array: pa.Array, text: Text) -> Tokens:
         # A word has two characters, and so at least two bytes.
         rows, codes, starts, stops = compiled(bytes_, table, first, 2 if text.tokens == "words" else 1)
         pieces = _taken(bytes_, starts, stops, table)
-    try:
-        distinct = pieces.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        raise DataError("Expected text in UTF-8, got bytes that are not") from None
+    distinct = pieces.cast(pa.large_string(), safe=False)
+    check_utf8(distinct)
     if chars or (compiled is not None and data.isascii()):
         return Tokens(len(array), distinct, rows, codes)
     return _refined(len(array), distinct, rows, codes, text)
@@ -227,6 +228,15 @@ def _taken(
     return pa.Array.from_buffers(
         pa.large_binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(meaning[data[place]])]
     )
+
+
+def check_utf8(array: pa.Array) -> None:
+    """Raise DataError where strings hold bytes that are not UTF-8, which Arrow itself only finds when asked."""
+    if is_text(array.type):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            raise DataError("Expected text in UTF-8, got bytes that are not") from None
 
 
 def bytes_of(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streamnb.errors import DataError
 from streamnb.protocols import Codes, Flags
-from streamnb.text import Text, Tokens, content_kind, ngrams, offsets_of, split
+from streamnb.text import Text, Tokens, check_utf8, content_kind, ngrams, offsets_of, split
 from streamnb.vocabulary import is_text
 
 __all__ = ["TextColumn"]
@@ -81,6 +81,12 @@ def _laid_out(array: pa.Array) -> pa.Array:
         return array.fill_null("") if array.null_count else array
     if pa.types.is_map(dtype) or pa.types.is_list(dtype) or pa.types.is_large_list(dtype):
         return array
+    if pa.types.is_list_view(dtype) or pa.types.is_large_list_view(dtype):
+        # Arrow's own cast of views to lists gives offsets that do not fit (seen in 26.0).
+        lengths = np.asarray(pc.list_value_length(array).fill_null(0)).astype(np.int64)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]))
+        missing = None if not array.null_count else array.is_null()
+        return pa.LargeListArray.from_arrays(offsets, array.flatten(), mask=missing)
     return array.cast(pa.large_list(dtype.value_type))
 
 
@@ -115,6 +121,7 @@ def _named(values: pa.Array) -> tuple[pa.Array, Codes, Flags | None]:
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.large_string())
     coded = values.dictionary_encode()
+    check_utf8(coded.dictionary)
     return coded.dictionary.cast(pa.large_string()), np.asarray(coded.indices.fill_null(0)), valid
 
 

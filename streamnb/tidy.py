@@ -106,5 +106,8 @@ def _tokens(column: str, text: TokenTable, classes: pa.Array, schema: pa.Schema)
         held["weight"] = pa.array(counts.documents)
         if counts.documents.dtype.kind == "i":
             held["count"] = held["weight"]
-    arrays = [held[f.name].cast(f.type) if f.name in held else pa.nulls(len(counts), f.type) for f in schema]
+    # Whole counts past 2**53 are rounded, as numbers of the table are float64.
+    arrays = [
+        held[f.name].cast(f.type, safe=False) if f.name in held else pa.nulls(len(counts), f.type) for f in schema
+    ]
     return pa.table(arrays, schema=schema)

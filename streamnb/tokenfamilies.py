@@ -113,7 +113,12 @@ def _kept(total: Floats, min_count: float, max_tokens: int | None) -> NDArray[np
 def multinomial(pruned: Pruned, alpha: float) -> tuple[Lexicon, TokenScores]:
     """Return ln θ_ci, θ_ci = (N_ci + α) / Σ_j (N_cj + α); N counts with idf where that is wanted."""
     whole = pruned.per_class(pruned.values) + alpha * max(len(pruned.lexicon), 1)
-    return pruned.scores(np.log1p(pruned.values / alpha), math.log(alpha) - np.log(whole))
+    with np.errstate(over="ignore"):
+        ratio = pruned.values / alpha  # past the largest float64 where alpha is next to nothing
+    delta = np.log1p(ratio)
+    far = np.isinf(ratio)
+    delta[far] = np.log(pruned.values[far]) - math.log(alpha)
+    return pruned.scores(delta, math.log(alpha) - np.log(whole))
 
 
 def complement(pruned: Pruned, alpha: float, *, norm: bool) -> tuple[Lexicon, TokenScores]:

@@ -418,6 +418,18 @@ def test_fit_counts_text(mails: Path, tmp_path: Path) -> None:
     assert "distinct tokens" in run("show", out).stdout
 
 
+def test_stop_words_of_other_editors(mails: Path, tmp_path: Path) -> None:
+    """A byte order mark and carriage returns are no part of a stop word; a file that is not UTF-8 is named."""
+    out, words = tmp_path / "a.snb", tmp_path / "stop.txt"
+    given = ["fit", mails, "--label", "y", "--text", "body", "-o", out, "--stop-words", words]
+    words.write_bytes("\ufeffthe\r\nat\r\n".encode())
+    run(*given)
+    assert snb.State.load(out).schema.text_options["body"].stop_words == ("at", "the")
+    words.write_bytes("café".encode("latin-1"))
+    result = run(*given, code=2)
+    assert "expected a file in UTF-8" in " ".join(result.stderr.split())
+
+
 def test_text_options_need_text(mails: Path, tmp_path: Path) -> None:
     """An option of text without a column, and n-grams that are none, are wrong usage."""
     given = ["fit", mails, "--label", "y", "-o", tmp_path / "a.snb"]

@@ -228,6 +228,26 @@ def test_sparse_is_refused_where_scikit_learn_refuses_it(kind: Any) -> None:
         kind().fit(sp.csr_array(X), y)
 
 
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "classes",
+    [np.array(["a\0x", "a\0y", "b"]), np.array([2**63, 2**63 + 1, 2**64 - 1], np.uint64)],
+    ids=["NUL", "uint64"],
+)
+def test_labels_that_c_would_cut(kind: Any, classes: Any) -> None:
+    """Text with a NUL inside, and integers past 2**63, are labels as any other."""
+    X, y = np.array([[0, 1], [2, 0], [1, 3], [0, 2], [3, 0], [1, 1]]), np.array([0, 1, 2, 0, 1, 2])
+    for codes in (y, y % 2):  # the largest integers apart, and side by side
+        fitted = kind().fit(X, classes[codes])
+        np.testing.assert_array_equal(fitted.classes_, classes[: codes.max() + 1])
+        assert fitted.classes_.dtype == classes.dtype
+        expected = kind().fit(X, codes)
+        np.testing.assert_array_equal(fitted.predict(X), classes[expected.predict(X)])
+        again = kind.from_state(fitted.state_)
+        np.testing.assert_array_equal(again.classes_, fitted.classes_)
+        np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
 @pytest.mark.parametrize(
     "labels",
     [
@@ -366,6 +386,17 @@ def test_weights_may_come_late(kind: Any) -> None:
     parts = kind().partial_fit(X[:30], y[:30], classes=[0, 1, 2])
     parts.partial_fit(X[30:60], y[30:60], sample_weight=weight[30:60]).partial_fit(X[60:], y[60:])
     np.testing.assert_allclose(parts.predict_joint_log_proba(X), whole.predict_joint_log_proba(X), rtol=1e-9)
+
+
+def test_no_variance_at_all_is_an_error_in_the_estimators_own_words() -> None:
+    """What to do is said by the parameters that an estimator has; a second row that differs is a remedy."""
+    stream = GaussianNB().partial_fit([[1.0, 2.0]], ["a"], classes=["a", "b"])
+    with pytest.raises(DataError, match=r"got 0 .*; there must be rows in which some feature varies - column 0"):
+        stream.predict([[1.0, 2.0]])
+    assert stream.partial_fit([[5.0, 2.0]], ["b"]).predict([[4.0, 2.0]]).tolist() == ["b"]
+    constant = GaussianNB(var_smoothing=0).fit([[1.0, 2.0], [1.0, 3.0]], ["a", "a"])
+    with pytest.raises(DataError, match=r"got 0 .*; give var_smoothing above 0 or leave the feature out - column 0"):
+        constant.predict([[1.0, 2.0]])
 
 
 def test_batches_of_one_row_give_no_nan() -> None:

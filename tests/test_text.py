@@ -149,6 +149,47 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         snb.State(snb.Schema(label="y", text=["body"])).update(pa.table({"y": ["a"], "body": broken}))
 
 
+@pytest.mark.parametrize("options", [{"tokens": "chars"}, {"tokens": "whitespace"}, {"strip_accents": True}])
+@pytest.mark.parametrize("holds", ["documents", "capital sigma", "lists", "counts"])
+def test_not_utf8_in_any_layout(options: dict[str, Any], holds: str) -> None:
+    """Bytes that are not UTF-8 are refused before Polars, or a token's name, would rely on them."""
+    data = b"\xce\xa3\xffabc" if holds == "capital sigma" else b"ab\xffdef"
+    offsets = np.array([0, 3, 6], np.int32)
+    cells = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    if holds == "lists":
+        cells = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), cells)
+    elif holds == "counts":
+        cells = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), cells, pa.array([1, 2]))
+    state = snb.State(snb.Schema(label="y", text=[snb.Text("body", **options)]))
+    with pytest.raises(snb.DataError, match="Expected text in UTF-8, got bytes that are not - column 'body'"):
+        state.update(pa.table({"y": ["a", "b"], "body": cells}))
+    assert state.n_rows == 0
+
+
+@pytest.mark.parametrize("tokens", ["words", "whitespace"])
+def test_a_document_is_cut_alike_whatever_stands_beside_it(tokens: str) -> None:
+    """A capital sigma in one document changes nothing in another; capitals that NFKD makes are kept by both."""
+    documents = ["Foo\u2122 bar \u2116 5", "\u039f\u0394\u039f\u03a3 \u2122\u03a3", "\U0001d518ab \u210cello"]
+    options: dict[str, Any] = {"tokens": tokens, "strip_accents": True}
+    together = cut(documents, **options)
+    assert together == [cut([document], **options)[0] for document in documents]
+    pattern = {"words": r"(?u)\b\w\w+\b", "whitespace": r"\S+"}[tokens]
+    analyzer = CountVectorizer(strip_accents="unicode", token_pattern=pattern).build_analyzer()
+    assert together == [analyzer(document) for document in documents]
+
+
+@pytest.mark.parametrize("dtype", [pa.list_view(pa.string()), pa.large_list_view(pa.large_string())])
+def test_list_views_are_lists(dtype: pa.DataType) -> None:
+    """Views of lists, whole or a slice, with nulls or without, count as lists do."""
+    rows = [["a", "b"], None, [], ["b", None], ["c"]]
+    for cells in (rows, rows[3:], [["a", "b"], ["b"]]):
+        for view in (pa.array(cells, dtype), pa.array([["x"], *cells, ["z"]], dtype)[1:-1]):
+            states = [snb.State(snb.Schema(label="y", text=["body"])) for _ in range(2)]
+            for state, body in zip(states, (view, pa.array(cells, pa.list_(pa.string()))), strict=True):
+                state.update(pa.table({"y": ["u", "v", "u", "v", "u"][: len(body)], "body": body}))
+            assert states[0] == states[1]
+
+
 # The schema ----------------------------------------------------------------------------------------------------------
 
 
@@ -515,6 +556,25 @@ def test_the_tidy_table_has_tokens() -> None:
         ("yy", "a", 1.0, 1),
         ("yy", "b", 1.0, 1),
     ]
+
+
+def test_the_tidy_table_has_counts_past_what_a_float_holds() -> None:
+    """A total above 2**53 is rounded in the table; the state keeps it whole."""
+    state = snb.State(snb.Schema(label="y", text=["body"]))
+    counts = pa.array([[("xx", 2**53)], [("xx", 1)]], pa.map_(pa.string(), pa.int64()))
+    state.update(pa.table({"y": ["a", "a"], "body": counts}))
+    assert state.total.text["body"].counts.total.tolist() == [2**53 + 1]
+    assert state.to_table().to_pylist()[-1]["total"] == float(2**53)
+
+
+@pytest.mark.parametrize("family", [snb.Multinomial, snb.Complement])
+def test_the_smallest_alpha(family: Any) -> None:
+    """An alpha so small that counts divided by it overflow still tells the classes apart."""
+    state = snb.State(snb.Schema(label="y", text=["body"]))
+    state.update(pa.table({"y": ["a", "b"], "body": ["aa bb aa", "bb cc"]}))
+    model = state.finish(text=family(alpha=1e-310))
+    assert np.isfinite(model.predict_joint_log_proba(pa.table({"body": ["aa bb"]}))).all()
+    np.testing.assert_allclose(model.predict_proba(pa.table({"body": ["aa bb", "cc"]})), [[1, 0], [0, 1]], atol=1e-9)
 
 
 def test_names_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def distinct(y: Labels) -> tuple[Labels, Index]:
             return values.astype(y.dtype), codes
     if y.dtype.kind in "iu" and len(y):
         low, high = y.min(), y.max()
-        if int(high) - int(low) < NARROW:
+        if int(high) - int(low) < NARROW and int(high) < 2**63:
             shifted = (y - low).astype(np.intp) if low >= 0 else y.astype(np.int64) - int(low)
             present = np.flatnonzero(np.bincount(shifted))
             place = np.zeros(int(high) - int(low) + 1, np.intp)
@@ -61,6 +61,8 @@ def _distinct_text(y: Labels) -> tuple[Labels, Index] | None:
     """The same for text, by hashing instead of sorting; None where that is not possible."""
     if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
         raise ValueError(f"Unknown label type: unknown. Expected text or numbers, got objects like {y[0]!r}")
+    if y.dtype.kind == "U" and _has_inner_nul(y):
+        return None  # Arrow would end the text there
     try:
         encoded = pa.array(y).dictionary_encode()
     except (pa.ArrowInvalid, UnicodeError):
@@ -70,6 +72,14 @@ def _distinct_text(y: Labels) -> tuple[Labels, Index] | None:
     place = np.empty(len(order), np.intp)
     place[order] = np.arange(len(order))
     return values[order], place[np.asarray(encoded.indices)]
+
+
+def _has_inner_nul(y: Labels) -> bool:
+    """Whether any text goes on after a NUL; those at its end are NumPy's own padding."""
+    if y.dtype.itemsize < 8:
+        return False
+    points = np.ascontiguousarray(y).view(np.uint32).reshape(len(y), -1)
+    return bool(((points[:, :-1] == 0) & (points[:, 1:] != 0)).any())
 
 
 def declared(classes: Any) -> Labels:
@@ -109,7 +119,7 @@ def _kind(labels: Labels) -> str:
 
 def arrow_labels(classes: Labels) -> pa.Array:
     """Return labels as the Arrow array that a state keeps."""
-    return pa.array(classes)
+    return pa.array(classes.tolist(), pa.string()) if classes.dtype.kind == "U" else pa.array(classes)
 
 
 def numpy_labels(classes: pa.Array) -> Labels:

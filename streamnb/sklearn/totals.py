@@ -132,7 +132,16 @@ class Measured(Totals):
 
     def finish(self, family: Any, columns: Sequence[Any]) -> Any:
         """Return normal densities."""
-        return family.finish(self.moments, columns)
+        try:
+            return family.finish(self.moments, columns)
+        except DataError as error:
+            remedy = (
+                "there must be rows in which some feature varies"
+                if family.var_smoothing
+                else "give var_smoothing above 0 or leave the feature out"
+            )
+            problem = f"Expected a variance above 0, got 0 for some class and no smoothing; {remedy}"
+            raise DataError(problem, column=error.column) from None
 
     def _add(self, x: Any, codes: Rows, weight: Floats | None) -> None:
         # Counted apart and added once: an overflow in a late row leaves nothing of the early ones behind.
