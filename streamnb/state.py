@@ -140,7 +140,7 @@ class State:
             raise TypeError(f"Expected a State, got {type(other).__name__}")
         positions = further(self.positions, other.positions)
         mine, theirs, named = self._open_part(), list(other._parts), other._open_part()
-        if mine is None and named is None and not self._parts and not theirs:
+        if self.shard is None and named is None and not self._parts and not theirs:
             self._own.merge(other._own)
             self.positions = positions
             return

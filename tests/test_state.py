@@ -737,6 +737,8 @@ def test_named_and_anonymous_states() -> None:
     before = named.to_bytes()
     with pytest.raises(snb.MergeError, match="Expected states of named shards, got an anonymous one beside shard 's1'"):
         named.merge(anonymous)
+    with pytest.raises(snb.MergeError, match="got an anonymous one beside shard 's2'"):
+        snb.State(FULL, shard="s2").merge(anonymous)
     assert named.to_bytes() == before
     both = named + anonymous
     assert both.n_rows == 10

@@ -133,7 +133,9 @@ def fit_groups(frame: Any, schema: Schema, by: str) -> Any:
         rows = _numbered(frame, columns)
         key = rows.columns[-1]
         output = StructType([StructField(by, rows.schema[key].dataType), StructField("state", BinaryType())])
-        return rows.groupBy(key).applyInArrow(_CountGroup(counting, by), output)
+        count = _CountGroup(counting, by)
+        # Spark looks at the number of arguments, and of an object that can be called it would count itself.
+        return rows.groupBy(key).applyInArrow(lambda value, group: count(value, group), output)
 
 
 def predict(frame: Any, model: Predictor, *, proba: bool = False, keep: Sequence[str] = ()) -> Any:
