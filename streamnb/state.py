@@ -75,11 +75,10 @@ class State:
     @classmethod
     def of_shards(cls, schema: Schema, statistics: SufficientStatistics, ledger: Mapping[str, str]) -> State:
         """Return a state of statistics that were counted elsewhere, and the shards (id to digest) in them."""
-        state = cls(schema)
         if ledger:
-            state._parts.append(Part(dict(ledger), statistics))
-        else:
-            state._own = statistics
+            return cls.of_parts(schema, [Part(dict(ledger), statistics)])
+        state = cls(schema)
+        state._own = statistics
         return state
 
     @classmethod
@@ -152,8 +151,7 @@ class State:
                 f"Expected states of named shards, got an anonymous one beside shard {self.shard!r}; "
                 "name it with State(schema, shard=...), or merge into an anonymous state"
             )
-        parts = list(self._parts)
-        still_open = mine
+        parts, still_open = list(self._parts), mine
         for part in theirs if named is None else [*theirs, named]:
             parts, still_open = with_part(parts, still_open, part)
         if not parts:
