@@ -13,7 +13,19 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
-NAMES = ("numeric", "mixed", "categorical", "classes", "shapes", "predict", "cells", "memory", "merge", "startup")
+NAMES = (
+    "numeric",
+    "mixed",
+    "categorical",
+    "classes",
+    "shapes",
+    "predict",
+    "cells",
+    "memory",
+    "merge",
+    "exact",
+    "startup",
+)
 NEEDED = ("duckdb", "river", "sklearn")
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import streamnb as snb
 from benchmarks import ours, peers
 from benchmarks.data import LABEL, Table, Tables, numeric_batch
+from benchmarks.exact import exact
 from benchmarks.measure import (
     PYTHON,
     Contender,
@@ -360,6 +361,6 @@ def startup(bench: Bench) -> Result:
 
 CASES: dict[str, Callable[[Bench], Result]] = {
     case.__name__: case
-    for case in (numeric, mixed, categorical, classes, shapes, predict, cells, memory, merge, startup)
+    for case in (numeric, mixed, categorical, classes, shapes, predict, cells, memory, merge, exact, startup)
 }
 """By the name that the command line takes, in the order in which they run."""

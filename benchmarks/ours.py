@@ -27,14 +27,14 @@ def has_jit() -> bool:
     return implementation().name == "numba"
 
 
-def schema_of(table: Table) -> snb.Schema:
+def schema_of(table: Table, *, exact: bool = False) -> snb.Schema:
     """Return the schema that learns from every column."""
-    return snb.Schema(label=LABEL, numeric=table.numeric, categorical=table.categorical)
+    return snb.Schema(label=LABEL, numeric=table.numeric, categorical=table.categorical, exact=exact)
 
 
-def fit(table: Table, workers: int) -> snb.State:
+def fit(table: Table, workers: int, *, exact: bool = False) -> snb.State:
     """Learn the whole table."""
-    return snb.fit(list(table.paths), schema=schema_of(table), workers=workers, progress=False)
+    return snb.fit(list(table.paths), schema=schema_of(table, exact=exact), workers=workers, progress=False)
 
 
 def read_only(table: Table, workers: int) -> None:

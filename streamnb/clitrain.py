@@ -1,4 +1,4 @@
-"""The commands that count and finish: `fit`, `merge`, `finish`."""
+"""The commands that count and finish: `fit`, `merge`, `subtract`, `finish`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from streamnb.options import (
 if TYPE_CHECKING:
     from streamnb.state import State
 
-__all__ = ["finish", "fit", "merge"]
+__all__ = ["finish", "fit", "merge", "subtract"]
 
 
 @app.command(
@@ -87,6 +87,9 @@ def fit(
         str | None, typer.Option(help="Threshold above which a binary column is 1: 0.5, or a=0.5,b=1.")
     ] = None,
     infinite: Annotated[Infinite | None, typer.Option(help="Refuse ±inf, or take it as missing.")] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Add up without rounding: the state depends on its rows alone (slower).")
+    ] = False,
     workers: Workers = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A state file, written every few seconds.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
@@ -120,6 +123,7 @@ def fit(
         "weight": weight,
         "binarize": number_or_numbers(binarize, "--binarize"),
         "infinite": None if infinite is None else infinite.value,
+        "exact": exact or None,
     }
     options = {name: value for name, value in options.items() if value is not None}
     by_type = infer or not placed
@@ -180,6 +184,34 @@ def merge(
             raise MergeError(f"{error} - {path}") from None
     total.save(output)
     note(f"{_summary(total)} -> {output}")
+
+
+@app.command(epilog=example("streamnb subtract all.snb customer.snb -o rest.snb"))
+def subtract(
+    state: StateFile,
+    gone: Annotated[
+        list[Path], typer.Argument(metavar="GONE...", help="States of the rows to take out.", show_default=False)
+    ],
+    output: Output,
+) -> None:
+    """Take rows out of a state, as if they had never been counted.
+
+    Counts can always be taken out, moments and weights only of states made with --exact. Shards that both hold by name
+    go with their names; other rows leave a state that does not know its shards' names.
+    """
+    check_target(output)
+
+    from streamnb.errors import MergeError
+    from streamnb.state import State
+
+    left = State.load(state)
+    for path in gone:
+        try:
+            left.subtract(State.load(path))
+        except MergeError as error:
+            raise MergeError(f"{error} - {path}") from None
+    left.save(output)
+    note(f"{_summary(left)} -> {output}")
 
 
 @app.command(

@@ -15,7 +15,7 @@ from streamnb.measure import measure
 from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 
-__all__ = ["CategoryCounts", "FeatureSums"]
+__all__ = ["CategoryCounts", "FeatureSums", "refuse_negative"]
 
 
 class FeatureSums:
@@ -74,7 +74,7 @@ class FeatureSums:
         if not len(groups) or not block:
             return sums
         for j, column in enumerate(block):
-            _refuse_negative(column, j)
+            refuse_negative(column, j)
         with np.errstate(all="ignore"):
             found, _ = measure(implementation(), groups, block, 0, None, infinite)
         whole = np.ascontiguousarray
@@ -115,6 +115,10 @@ class FeatureSums:
             arrays[name][index] = array
         self._take(arrays)
 
+    def only(self, classes: NDArray[np.intp]) -> Self:
+        """Return the sums of some classes, in the order given."""
+        return self.around({name: array[classes] for name, array in self.arrays().items()})
+
     def copy(self) -> Self:
         """Return an equal statistic that shares no memory with this one."""
         return copy.deepcopy(self)
@@ -153,7 +157,12 @@ class FeatureSums:
         self._weight = weight if self.weighted else None
 
 
-def _refuse_negative(column: Column, place: int) -> None:
+def refuse_negative(column: Column, place: int) -> None:
+    """Refuse a negative value; `place` is the number of the column in its block.
+
+    Raises:
+        DataError: with column and row.
+    """
     values = column.values
     # Not "min < 0": a NaN anywhere makes the minimum NaN.
     if values.dtype.kind in "if" and not values.min() >= 0:
@@ -256,6 +265,11 @@ class CategoryCounts:
     def grow_categories(self, index: NDArray[np.intp], n_categories: int) -> None:
         """Make room for new categories: the old category j becomes category index[j] of n_categories."""
         self._grow(np.ix_(np.arange(self.n_classes), index), self.n_classes, n_categories)
+
+    def only(self, classes: NDArray[Any], categories: NDArray[Any]) -> Self:
+        """Return the counts of some classes and categories, in the order given."""
+        kept = {name: array[np.ix_(classes, categories)] for name, array in self.arrays().items()}
+        return self.from_arrays(kept)
 
     def copy(self) -> Self:
         """Return equal counts that share no memory with these."""

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 
 from streamnb.encode import Intake
 from streamnb.errors import DataError, StreamNBError
+from streamnb.parts import digest
 from streamnb.position import Position
 from streamnb.predictor import Predictor
 from streamnb.rolling import Rolling, answers
 from streamnb.schema import Schema
 from streamnb.sources.messages import Decoder
-from streamnb.state import State, digest
+from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
 from streamnb.vocabulary import plain_type
 
@@ -63,7 +64,7 @@ class Partition:
 
     def restore(self, state: State) -> None:
         """Go on from what a file holds."""
-        for part in state.parts:
+        for part in state._parts:
             shard = next(iter(part.ledger))
             self.slices[None if self.position.window is None else int(shard.rpartition("@")[2])] = part.statistics
 

@@ -135,6 +135,11 @@ class Groups:
         return np.bincount(self.codes, self.weight, self.n_classes).astype(np.float64)
 
     @cached_property
+    def fourfold(self) -> tuple[NDArray[np.int64], Floats]:
+        """The rows and the weights of each class, four times: both (4, n_classes)."""
+        return self.rows[None].repeat(4, 0), self.weights[None].repeat(4, 0)
+
+    @cached_property
     def segments(self) -> Segments:
         """The rows in the order of their classes, and within a class in the order of the batch."""
         # NumPy sorts 16-bit integers by radix, several times faster than wider ones.

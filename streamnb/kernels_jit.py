@@ -298,6 +298,8 @@ _NO_WEIGHT = np.zeros(0)
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only view: Arrow's buffers are read-only, and to Numba that makes a type of its own."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
@@ -310,12 +312,12 @@ def _places(codes: Codes) -> NDArray[np.uint32]:
 
 def _column(values: NDArray[Any]) -> NDArray[Any]:
     """Return the values as one of the compiled types, in one piece."""
-    if values.dtype == np.bool_:
-        values = values.view(np.uint8)
-    dtype = values.dtype if values.dtype in COMPILED else np.dtype(np.float64)
-    if values.dtype != dtype or not (values.flags.c_contiguous and values.flags.aligned):
-        values = values.astype(dtype)
-    return _frozen(values)
+    dtype, flags = values.dtype, values.flags
+    if dtype in COMPILED and flags.c_contiguous and flags.aligned:
+        return _frozen(values)
+    if dtype == np.bool_:
+        return _column(values.view(np.uint8))
+    return _frozen(values.astype(dtype if dtype in COMPILED else np.float64))
 
 
 def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Floats | None) -> Sums:
@@ -337,7 +339,8 @@ def _sums(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: Fl
 
 def _four(groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flags | None], pivot: Floats) -> Sums:
     codes, columns = _places(groups.codes), [_column(column) for column in values]
-    if len({column.dtype for column in columns}) > 1:
+    dtype = columns[0].dtype
+    if any(column.dtype != dtype for column in columns):
         # Loops are compiled for four of one type; widening a column takes a fraction of summing it alone.
         columns = [_frozen(column.astype(np.float64)) for column in columns]
     start = _frozen(np.ascontiguousarray(pivot.T).reshape(-1))
@@ -345,8 +348,7 @@ def _four(groups: Groups, values: Sequence[NDArray[Any]], present: Sequence[Flag
     if all(flags is None for flags in present):
         pair = np.empty((groups.n_classes, 8))
         _sum_four_jit(codes, *columns, weight, start, pair)
-        number, total = np.tile(groups.rows, (4, 1)), np.tile(groups.weights, (4, 1))
-        return Sums(number, total, pair[:, :4].T, pair[:, 4:].T)
+        return Sums(*groups.fourfold, pair[:, :4].T, pair[:, 4:].T)
     everything = groups.ones
     flags = [_frozen(everything if one is None else np.ascontiguousarray(one).view(np.uint8)) for one in present]
     three, number = np.empty((groups.n_classes, 12)), np.empty((groups.n_classes, 4), np.int64)

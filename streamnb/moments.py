@@ -110,7 +110,8 @@ class Moments:
         moments = cls(groups.n_classes, len(block), groups.weight is not None)
         if not len(groups) or not block:
             return moments
-        whole, width = moments._cells(), max(1, BLOCK // groups.n_classes)
+        # In fours, as the compiled kernel takes them.
+        whole, width = moments._cells(), 4 * max(1, BLOCK // groups.n_classes // 4)
         with np.errstate(all="ignore"):
             for low in range(0, len(block), width):
                 part = _measured(groups, block[low : low + width], low, pivot, infinite)
@@ -167,6 +168,10 @@ class Moments:
         for name, array in self.arrays().items():
             arrays[name][index] = array
         self._take(arrays)
+
+    def only(self, classes: NDArray[np.intp]) -> Self:
+        """Return the moments of some classes, in the order given."""
+        return self.from_arrays({name: array[classes] for name, array in self.arrays().items()})
 
     def copy(self) -> Self:
         """Return an equal statistic that shares no memory with this one."""

@@ -19,8 +19,8 @@ __all__ = ["BLOCKS", "Schema"]
 
 BLOCKS = ("numeric", "categorical", "binary", "counts", "text")
 
-BATCH_CELLS = 1 << 22
-"""Cells of a batch: doubles of 32 MiB."""
+BATCH_CELLS = 1 << 23
+"""Cells of a batch: doubles of 64 MiB."""
 
 LEAST_BATCH_ROWS = 1024
 """The kinds of feature column, in the order in which a state keeps them."""
@@ -40,6 +40,7 @@ class Schema:
     - `weight`: the column of row weights, at least 0.
     - `infinite`: "error" refuses ±inf among the features, "missing" treats it as a missing cell.
     - `classes`: labels that exist even if no row has them; others may still appear at any time.
+    - `exact`: add up without rounding, so that a state depends on its rows alone and rows can be taken out again.
 
     Raises:
         SchemaError: no feature, or a name that stands twice.
@@ -61,6 +62,7 @@ class Schema:
     binarize: float | Mapping[str, float] | None = None
     infinite: Literal["error", "missing"] = "error"
     classes: Sequence[bool | int | float | str] = ()
+    exact: bool = False
     text_options: Mapping[str, Text] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +75,8 @@ class Schema:
             raise SchemaError(f"Expected the name of a column for label=, got {self.label!r}")
         if self.weight is not None and not isinstance(self.weight, str):
             raise SchemaError(f"Expected the name of a column for weight=, got {self.weight!r}")
+        if not isinstance(self.exact, bool):
+            raise SchemaError(f"Expected exact=True or False, got {self.exact!r}")
         if self.infinite not in ("error", "missing"):
             raise SchemaError(f"Expected infinite='error' or 'missing', got {self.infinite!r}")
         for name in self.features:
@@ -132,7 +136,7 @@ class Schema:
         """How many rows are counted at a time: the fewer, the wider the table, and a function of the schema alone.
 
         >>> Schema(label="y", numeric=["a", "b"]).batch_rows, Schema(label="y", numeric=map(str, range(500))).batch_rows
-        (131072, 8192)
+        (131072, 16384)
         """
         most = BATCH_ROWS if self.text else 2 * BATCH_ROWS
         rows = BATCH_CELLS // len(self.columns)
@@ -246,6 +250,7 @@ class Schema:
         """Return the schema as one line of JSON; what has its default is left out."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "text_options"}
         given["text"] = [self.text_options[name].plain() for name in self.text]
+        given["exact"] = self.exact or None
         return json.dumps({k: v for k, v in given.items() if v not in ((), [], None)}, ensure_ascii=False)
 
     @classmethod

@@ -26,6 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streamnb.families import Complement
+from streamnb.overflow import refuse_overflow
 from streamnb.predictor import Predictor
 from streamnb.protocols import Floats
 from streamnb.schema import Schema
@@ -134,6 +135,7 @@ def _token_bits(counts: TokenCounts) -> float:
 
 def _of_state(state: State, top: int) -> dict[str, Any]:
     total, schema = state.total, state.schema
+    refuse_overflow(total)
     weight = total.class_weight
     share = _ratio(weight, weight.sum())
     classes = [
@@ -145,6 +147,7 @@ def _of_state(state: State, top: int) -> dict[str, Any]:
         "rows": state.n_rows,
         "rows_without_label": state.rows_without_label,
         "shards": len(state.ledger),
+        **({"exact": True, "digest": state.digest()} if schema.exact else {}),
         "label": {"column": schema.label, "type": str(total.classes.type)},
         "weight": {"column": schema.weight, "sum": weight.sum()} if schema.weight else None,
         "classes": classes,

@@ -114,6 +114,8 @@ def _summary(description: Mapping[str, Any]) -> str:
         lines[-1] += f"; weight {printable(weight['column'])!r}, {_number(weight['sum'])} in all"
     if description.get("rows_without_label"):
         lines[-1] += f"; {many(description['rows_without_label'], 'row')} without a label left out"
+    if description.get("exact"):
+        lines.append(f"exact; the digest of its rows is {description['digest']}")
     for block, family in description.get("families", {}).items():
         options = ", ".join(f"{key}={_short(value)}" for key, value in family.items() if key != "family")
         lines.append(f"{block}: {family['family']}({options})")

@@ -8,11 +8,9 @@ arrived in.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,8 @@ from streamnb.families import (
     class_log_prior,
     families_of,
 )
+from streamnb.overflow import refuse_overflow
+from streamnb.parts import Part, digest, order, with_part, withdrawn
 from streamnb.position import further
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
@@ -40,14 +40,6 @@ from streamnb.tidy import tidy_table
 from streamnb.vocabulary import as_labels
 
 __all__ = ["Part", "State", "digest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Statistics, and the shards that are in them: shard id to the digest of what was counted there."""
-
-    ledger: Mapping[str, str]
-    statistics: SufficientStatistics
 
 
 class State:
@@ -154,7 +146,7 @@ class State:
         parts = list(self._parts)
         still_open = mine
         for part in theirs if named is None else [*theirs, named]:
-            parts, still_open = _with_part(parts, still_open, part)
+            parts, still_open = with_part(parts, still_open, part)
         if not parts:
             self._own.merge(other._own)
             self.positions = positions
@@ -167,7 +159,7 @@ class State:
             self._own.merge(other._own)
         if still_open is not mine:
             self._own = SufficientStatistics(self.schema)  # a part that came holds this shard and others
-        self._parts = sorted(parts, key=_order)
+        self._parts = sorted(parts, key=order)
         self.positions = positions
         self._total = None
 
@@ -201,6 +193,49 @@ class State:
             total.merge(self)
         total.merge(other)
         return total
+
+    def subtract(self, other: State) -> None:
+        """Take another state's rows out again, as if they had never been counted; it stays as it was.
+
+        Counts can always be subtracted, moments and weights only where the schema is `exact`. Shards that both hold
+        by name go with their names; other rows leave an anonymous state, for its shards are no longer what their
+        digests say. Laws, to the bit: (a + b) − b equals a, and a − a is empty.
+
+        Raises:
+            MergeError: the states count different things, or cannot be subtracted, or the other holds rows that this
+                one never saw; the message names them, and nothing is changed.
+
+        >>> schema = Schema(label="y", numeric=["x"], exact=True)
+        >>> everyone, one = State(schema), State(schema)
+        >>> everyone.update(pa.table({"y": ["a", "a", "b"], "x": [0.1, 0.2, 0.3]}))
+        >>> one.update(pa.table({"y": ["b"], "x": [0.3]}))
+        >>> everyone.subtract(one)
+        >>> everyone.classes.to_pylist()
+        ['a']
+        """
+        if not isinstance(other, State):
+            raise TypeError(f"Expected a State, got {type(other).__name__}")
+        self._in_any_order().check_alike(other._in_any_order())
+        nothing = SufficientStatistics(self.schema)
+        mine, theirs = (each._own if each.shard is None else nothing for each in (self, other))
+        self._parts, self._own = withdrawn(self._named_parts(), mine, other._named_parts(), theirs)
+        self.positions = {name: at for name, at in self.positions.items() if name not in other.positions}
+        self.shard = self._total = self._arrived = None
+
+    def __sub__(self, other: State) -> State:
+        """Return a new state without the rows of the other."""
+        if not isinstance(other, State):
+            return NotImplemented
+        rest = self.copy()
+        rest.subtract(other)
+        return rest
+
+    def anonymous(self) -> State:
+        """Return a state of the same rows that does not know the names of their shards.
+
+        The bytes of an exact state without names depend on its rows alone; but a shard that comes twice counts twice.
+        """
+        return State.of_shards(self.schema, self.total.copy(), {})
 
     def finish(
         self,
@@ -244,7 +279,7 @@ class State:
             parts = list(self._parts)
             own = self._open_part()
             if own is not None:
-                parts = sorted([*parts, own], key=_order)
+                parts = sorted([*parts, own], key=order)
             total = SufficientStatistics(self.schema)
             for part in parts:
                 total.merge(part.statistics)
@@ -269,15 +304,9 @@ class State:
         return self.total.rows_without_label
 
     @property
-    def parts(self) -> Sequence[Part]:
-        """The statistics of shards that were counted elsewhere, apart as they came."""
-        return tuple(self._parts)
-
-    @property
     def ledger(self) -> dict[str, str]:
         """The shards counted here: id to digest of the counts."""
-        parts = [*self._parts, *filter(None, [self._open_part()])]
-        return {key: value for part in parts for key, value in part.ledger.items()}
+        return {key: value for part in self._named_parts() for key, value in part.ledger.items()}
 
     def missing(self) -> dict[str, dict[Any, int]]:
         """Return the number of missing cells by feature column and class."""
@@ -294,6 +323,7 @@ class State:
         >>> state.to_table().to_pylist()[-1]["mean"]
         2.0
         """
+        refuse_overflow(self.total)
         return tidy_table(self.total)
 
     def copy(self) -> State:
@@ -306,7 +336,12 @@ class State:
         return twin
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and self.to_bytes() == other.to_bytes()
+        if not isinstance(other, State):
+            return False
+        if self.schema.exact and other.schema.exact:
+            # Names of shards are no rows: they say how the rows came, on which an exact state does not depend.
+            return self.schema == other.schema and self.digest() == other.digest()
+        return self.to_bytes() == other.to_bytes()
 
     __hash__ = None  # type: ignore[assignment]  # a state changes
 
@@ -347,7 +382,7 @@ class State:
         return cls._from_contents(statefile.read(path, kind="state"), str(path))
 
     def digest(self) -> str:
-        """Return a short fingerprint of the counts, equal for equal counts."""
+        """Return a short fingerprint of the counts, equal for equal counts; of an exact state, for equal rows."""
         return digest(self.total)
 
     def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -387,6 +422,9 @@ class State:
             ) from None
         return state
 
+    def _named_parts(self) -> list[Part]:
+        return [*self._parts, *filter(None, [self._open_part()])]
+
     # Parts ----------------------------------------------------------------------------------------------------------
 
     def _open_part(self) -> Part | None:
@@ -399,6 +437,7 @@ class State:
         total = self.total
         if not total.rows.sum():
             raise EmptyStateError("Expected rows to finish from, got a state without training rows")
+        refuse_overflow(total)
         if not self.schema.classes:
             return total
         declared = as_labels(self.schema.classes, total.classes.type)
@@ -407,39 +446,3 @@ class State:
         grown = total.copy()
         grown.grow_classes(declared)
         return grown
-
-
-def _order(part: Part) -> list[str]:
-    """Parts are disjoint, so their sorted shard names put them in one order."""
-    return sorted(part.ledger)
-
-
-def digest(statistics: SufficientStatistics) -> str:
-    """Return the fingerprint that a ledger holds of a shard, equal for equal counts."""
-    header = {"rows_without_label": statistics.rows_without_label}
-    return hashlib.blake2b(statefile.dumps("state", header, statistics.arrays()), digest_size=12).hexdigest()
-
-
-def _with_part(parts: Sequence[Part], mine: Part | None, part: Part) -> tuple[list[Part], Part | None]:
-    """Add a part to disjoint parts so that every shard stands in exactly one; `mine` is the part still open."""
-    held = [*parts, *([] if mine is None else [mine])]
-    overlapping = [other for other in held if not part.ledger.keys().isdisjoint(other.ledger)]
-    covered: set[str] = set()
-    for other in overlapping:
-        for key in part.ledger.keys() & other.ledger.keys():
-            if part.ledger[key] != other.ledger[key]:
-                raise MergeError(f"Expected equal counts under one shard, got two different states of shard {key!r}")
-            covered.add(key)
-    if covered == part.ledger.keys() and part.ledger:
-        return list(parts), mine
-    for other in overlapping:
-        if not other.ledger.keys() <= part.ledger.keys():
-            shard = min(part.ledger.keys() & other.ledger.keys())
-            raise MergeError(
-                f"Expected each shard in one state, got shard {shard!r} in two that also hold others; "
-                "merge the states from which these were made"
-            )
-    remaining = [other for other in parts if not any(other is gone for gone in overlapping)]
-    if mine is not None and any(mine is gone for gone in overlapping):
-        mine = None
-    return [*remaining, part], mine

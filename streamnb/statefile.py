@@ -33,7 +33,18 @@ from streamnb.arraybytes import Content, content_of, from_content, from_numpy, i
 from streamnb.atomic import write_bytes_atomically
 from streamnb.errors import DataError, FileFormatError, SourceError
 
-__all__ = ["FORMAT", "Contents", "Kind", "check_finite", "check_non_negative", "dumps", "loads", "read", "write"]
+__all__ = [
+    "FORMAT",
+    "Contents",
+    "Kind",
+    "check_finite",
+    "check_non_negative",
+    "dumps",
+    "fingerprint",
+    "loads",
+    "read",
+    "write",
+]
 
 # The layout drawn above. A change of it, or of what _checksum covers, raises the number by one and is noted
 # here; loads then keeps reading the older numbers, and a file of each stays in tests/data.
@@ -172,7 +183,37 @@ def check_non_negative(contents: Contents, names: Iterable[str]) -> None:
 # --- writing ---
 
 
+def fingerprint(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any] | pa.Array]) -> str:
+    """Return the checksum that a state file of this content has: of values, not of how Arrow would lay them out.
+
+    Raises what `dumps` raises.
+
+    >>> fingerprint({}, {"rows": np.array([1, 2])}) == fingerprint({}, {"rows": np.array([2, 1])})
+    False
+    """
+    return _prepared("state", header, arrays)[0]["checksum"]
+
+
 def _serialise(kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> pa.Buffer:
+    texts, columns, contents = _prepared(kind, header, arrays)
+    lists = [
+        # Rebuilt from its content, for what lies around a slice must not reach the file.
+        pa.LargeListArray.from_arrays(
+            from_numpy(np.array([0, len(array)])), from_content(array.type, len(array), contents[name])
+        )
+        for name, array in columns.items()
+    ]
+    schema = _schema({name: array.type for name, array in columns.items()}, texts)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=None)) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(lists, schema=schema))
+    return sink.getvalue()
+
+
+def _prepared(
+    kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, pa.Array], dict[str, Content]]:
+    """Return the texts of a file, its columns, and their bytes, once all is checked."""
     if kind not in _KINDS:
         raise ValueError(f"Expected a kind among {', '.join(_KINDS)}, got {kind!r}")
     shapes: dict[str, list[Any]] = {}
@@ -203,18 +244,7 @@ def _serialise(kind: str, header: Mapping[str, Any], arrays: Mapping[str, Any]) 
     text = _canonical(json.loads(_canonical(dict(header))))
     texts = {"format": str(FORMAT), "kind": kind, "header": text, "shapes": _canonical(shapes)}
     texts["checksum"] = _checksum(texts, ((name, columns[name].type, contents[name]) for name in columns))
-    lists = [
-        # Rebuilt from its content, for what lies around a slice must not reach the file.
-        pa.LargeListArray.from_arrays(
-            from_numpy(np.array([0, len(array)])), from_content(array.type, len(array), contents[name])
-        )
-        for name, array in columns.items()
-    ]
-    schema = _schema({name: array.type for name, array in columns.items()}, texts)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=None)) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(lists, schema=schema))
-    return sink.getvalue()
+    return texts, columns, contents
 
 
 def _canonical(value: Any) -> str:

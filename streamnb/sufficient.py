@@ -15,20 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamnb.counts import CategoryCounts, FeatureSums
 from streamnb.encode import CategoryColumn, Training, encode_training
 from streamnb.errors import DataError, FileFormatError, MergeError
 from streamnb.kernels import Groups
-from streamnb.moments import Moments
+from streamnb.kinds import DENSE, Kinds
 from streamnb.protocols import Floats
 from streamnb.schema import BLOCKS, Schema
 from streamnb.tokentable import TokenTable
 from streamnb.vocabulary import Index, Vocabulary
+from streamnb.weights import ClassWeights, added, arrays_of, from_arrays, grown, rounded
 
 __all__ = ["SufficientStatistics"]
-
-DENSE: dict[str, type[Moments] | type[FeatureSums]] = {"numeric": Moments, "binary": FeatureSums, "counts": FeatureSums}
-"""The blocks whose statistic is a dense table of class by feature; they rebind their arrays, never change them."""
 
 
 class SufficientStatistics:
@@ -48,20 +45,23 @@ class SufficientStatistics:
         weighted = schema.weight is not None
         self.classes = Vocabulary()
         self.rows: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.sum_of_weights: Floats | None = np.zeros(0) if weighted else None
+        self.kinds = Kinds.of(schema)
+        self.sum_of_weights: ClassWeights | None = self.kinds.weights()
         self.rows_without_label = 0
-        self.numeric = Moments(0, len(schema.numeric), weighted)
-        self.binary = FeatureSums(0, len(schema.binary), weighted)
-        self.counts = FeatureSums(0, len(schema.counts), weighted)
+        self.numeric: Any = self.kinds.dense("numeric")(0, len(schema.numeric), weighted)
+        self.binary: Any = self.kinds.dense("binary")(0, len(schema.binary), weighted)
+        self.counts: Any = self.kinds.dense("counts")(0, len(schema.counts), weighted)
         self.categories = {name: Vocabulary() for name in schema.categorical}
-        self.categorical = {name: CategoryCounts(0, 0, weighted) for name in schema.categorical}
-        self.text = {name: TokenTable(schema.text_options[name], 0, weighted) for name in schema.text}
+        self.categorical: dict[str, Any] = {name: self.kinds.categories() for name in schema.categorical}
+        self.text = {
+            name: TokenTable(schema.text_options[name], 0, weighted, exact=schema.exact) for name in schema.text
+        }
         self._looked_up: dict[str, tuple[Vocabulary, pa.Array, Index]] = {}
 
     @property
     def class_weight(self) -> Floats:
         """The sum of weights of each class, (n_classes,); without weights, its rows."""
-        return self.rows.astype(np.float64) if self.sum_of_weights is None else self.sum_of_weights
+        return self.rows.astype(np.float64) if self.sum_of_weights is None else rounded(self.sum_of_weights)
 
     def is_empty(self) -> bool:
         """Whether nothing at all has been counted, not even rows without a label."""
@@ -90,11 +90,11 @@ class SufficientStatistics:
         rows = np.bincount(codes, minlength=len(labels))
         self.rows[new] += rows
         if self.sum_of_weights is not None:
-            self.sum_of_weights[new] += np.bincount(codes, training.weight, len(labels))
+            self.sum_of_weights = added(self.sum_of_weights, self.kinds.weights_of(groups), new)
         self.rows_without_label += training.rows_without_label
         for name, column in zip(schema.categorical, training.blocks.categorical, strict=True):
-            vocabulary, grown, place = categories[name]
-            self._grow_categories(name, vocabulary, grown)
+            vocabulary, mine, place = categories[name]
+            self._grow_categories(name, vocabulary, mine)
             self.categorical[name].add(groups, column.codes, new, place)
 
     def merge(self, other: SufficientStatistics) -> None:
@@ -110,11 +110,11 @@ class SufficientStatistics:
         parts = {block: other._ordered(block, getattr(self.schema, block)) for block in DENSE}
         self._merge_dense(parts | {"text": other.text}, classes, old, new)
         self.rows[new] += other.rows
-        if self.sum_of_weights is not None:
-            self.sum_of_weights[new] += other.class_weight
+        if self.sum_of_weights is not None and other.sum_of_weights is not None:
+            self.sum_of_weights = added(self.sum_of_weights, other.sum_of_weights, new)
         self.rows_without_label += other.rows_without_label
-        for name, (vocabulary, grown, place) in unions.items():
-            self._grow_categories(name, vocabulary, grown)
+        for name, (vocabulary, mine, place) in unions.items():
+            self._grow_categories(name, vocabulary, mine)
             self.categorical[name].merge(other.categorical[name], new, place)
 
     def check_alike(self, other: SufficientStatistics) -> None:
@@ -134,7 +134,7 @@ class SufficientStatistics:
             for name in [*ours, *yours]:
                 if name not in ours or name not in yours:
                     raise MergeError(f"Expected {kind} column {name!r} in both states, got it in one only")
-        for option in ("weight", "binarize", "infinite"):
+        for option in ("exact", "weight", "binarize", "infinite"):
             ours, yours = getattr(mine, option), getattr(theirs, option)
             if ours != yours:
                 raise MergeError(f"Expected states with {option}={ours!r}, got {option}={yours!r}")
@@ -177,7 +177,7 @@ class SufficientStatistics:
         """Return what a state file holds, by name."""
         held: dict[str, NDArray[Any] | pa.Array] = {"classes": self.classes.values, "rows": self.rows}
         if self.sum_of_weights is not None:
-            held["sum_of_weights"] = self.sum_of_weights
+            held |= arrays_of("sum_of_weights", self.sum_of_weights)
         for block in DENSE:
             if getattr(self.schema, block):
                 held |= {f"{block}.{key}": array for key, array in getattr(self, block).arrays().items()}
@@ -200,8 +200,9 @@ class SufficientStatistics:
         try:
             new.classes = _checked_vocabulary(arrays["classes"])
             new.rows = arrays["rows"]
-            new.sum_of_weights = arrays["sum_of_weights"] if weighted else None
-            for block, kind in DENSE.items():
+            new.sum_of_weights = from_arrays("sum_of_weights", arrays, schema.exact) if weighted else None
+            for block in DENSE:
+                kind = new.kinds.dense(block)
                 if getattr(schema, block):
                     prefix = f"{block}."
                     own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -212,11 +213,13 @@ class SufficientStatistics:
                 prefix = f"categorical.{i}."
                 new.categories[name] = _checked_vocabulary(arrays[f"{prefix}values"])
                 own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-                new.categorical[name] = CategoryCounts.from_arrays(own)
+                new.categorical[name] = new.kinds.categories(own)
             for i, name in enumerate(schema.text):
                 prefix = f"text.{i}."
                 own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-                new.text[name] = TokenTable.from_arrays(schema.text_options[name], own, len(new.classes), weighted)
+                new.text[name] = TokenTable.from_arrays(
+                    schema.text_options[name], own, len(new.classes), weighted, exact=schema.exact
+                )
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise FileFormatError(f"Expected the arrays of a state, got one wrong or missing: {error}") from None
         new.rows_without_label = rows_without_label
@@ -227,17 +230,19 @@ class SufficientStatistics:
         n, weighted = len(self.classes), self.schema.weight is not None
         self._require("rows", self.rows, (n,), dtype="int64")
         if self.sum_of_weights is not None:
-            self._require("sum_of_weights", self.sum_of_weights, (n,), dtype="float64")
+            self._require("sum_of_weights", self.class_weight, (n,), dtype="float64")
         if not isinstance(self.rows_without_label, int) or self.rows_without_label < 0:
             raise FileFormatError(f"Expected a count of rows without label, got {self.rows_without_label!r}")
         for block in DENSE:
             statistic, features = getattr(self, block), len(getattr(self.schema, block))
             for key, array in statistic.arrays().items():
-                self._require(f"{block}.{key}", array, (n, features), signed=key in ("mean", "mean_tail"))
+                if not key.endswith(".digits"):  # of exact sums, which know how many they are
+                    signed = key in ("mean", "mean_tail") or key.endswith(".low")
+                    self._require(f"{block}.{key}", array, (n, features), signed=signed)
             if statistic.weighted != weighted or (statistic.count > self.rows[:, None]).any():
                 raise FileFormatError(f"Expected {block} counts of at most the rows, got more or without weights")
         for name, counts in self.categorical.items():
-            for array in counts.arrays().values():
+            for array in (counts.rows, counts.counts):
                 self._require(f"categorical column {name!r}", array, (n, len(self.categories[name])))
         for name, table in self.text.items():
             if (table.present > self.rows).any() or (table.empty > table.present).any():
@@ -258,18 +263,18 @@ class SufficientStatistics:
         """The statistics of one batch alone, but those of categories."""
         parts: dict[str, Any] = {}
         for block in DENSE:
-            columns, infinite = getattr(training.blocks, block), self.schema.infinite
+            columns = getattr(training.blocks, block)
+            options: dict[str, Any] = {"infinite": self.schema.infinite}
+            if block == "numeric":
+                options["pivot"] = pivot
             try:
-                if block == "numeric":
-                    parts[block] = Moments.of(groups, columns, pivot=pivot, infinite=infinite)
-                else:
-                    parts[block] = FeatureSums.of(groups, columns, infinite=infinite)
+                parts[block] = self.kinds.dense(block).of(groups, columns, **options)
             except DataError as error:
                 raise self._named(error, training.kept, block) from None
         parts["text"] = {}
         for name, text in zip(self.schema.text, training.blocks.text, strict=True):
             try:
-                parts["text"][name] = TokenTable.of(groups, text)
+                parts["text"][name] = TokenTable.of(groups, text, exact=self.schema.exact)
             except DataError as error:
                 raise self._named(error, training.kept, "text").at(column=name) from None
         return parts
@@ -278,6 +283,8 @@ class SufficientStatistics:
         """The running mean of each class of the batch, NaN where there is none yet."""
         place = self.classes.index(labels.values) if self.classes.type == labels.type else np.full(len(labels), -1)
         pivot = np.full((len(labels), self.numeric.n_features), np.nan)
+        if self.schema.exact:
+            return pivot  # exact sums are not taken from a pivot
         known = place >= 0
         there = place[known]
         pivot[known] = np.where(self.numeric.count[there] > 0, self.numeric.mean[there], np.nan)
@@ -291,12 +298,12 @@ class SufficientStatistics:
             column = getattr(self.schema, block)[column]
         return error.at(column=column, row=row)
 
-    def _check_weights(self, more: Floats | None) -> None:
+    def _check_weights(self, more: ClassWeights | None) -> None:
         """Refuse weights that overflow when added to those counted; no block holds more weight than the rows do."""
-        if self.sum_of_weights is None or more is None:
-            return
+        if self.sum_of_weights is None or more is None or self.schema.exact:
+            return  # exact sums do not overflow; whether they fit in a float64 is asked at finish
         with np.errstate(over="ignore"):
-            total = float(self.sum_of_weights.sum() + more.sum())
+            total = float(rounded(self.sum_of_weights).sum() + rounded(more).sum())
         if not math.isfinite(total):
             raise DataError("Expected weights whose sum fits in a float64, got an overflow", column=self.schema.weight)
 
@@ -340,8 +347,7 @@ class SufficientStatistics:
             values = self.categories[name].values.take(pa.array(used))
             order = np.asarray(pc.sort_indices(values)) if len(values) else used
             self.categories[name] = Vocabulary(values.take(pa.array(order)))
-            kept = {key: array[:, used[order]] for key, array in counts.arrays().items()}
-            self.categorical[name] = CategoryCounts.from_arrays(kept)
+            self.categorical[name] = counts.only(np.arange(counts.n_classes), used[order])
 
     def _place_of(self, name: str, values: pa.Array) -> Index:
         """Where values stand among a column's categories; batches of one row group bring the same dictionary."""
@@ -358,7 +364,10 @@ class SufficientStatistics:
         if mine == columns:
             return statistic
         order = [mine.index(name) for name in columns]
-        return DENSE[block].from_arrays({key: array[:, order] for key, array in statistic.arrays().items()})
+        if self.schema.exact:
+            return statistic.in_order(order)
+        kind: Any = self.kinds.dense(block)
+        return kind.from_arrays({key: array[:, order] for key, array in statistic.arrays().items()})
 
     def _merge_dense(self, parts: Mapping[str, Any], classes: Vocabulary, old: Index, new: Index) -> None:
         """Grow to the union of classes and add the parts: all of them or, on an overflow, none."""
@@ -390,7 +399,7 @@ class SufficientStatistics:
         if grows:
             self.rows = _scattered(self.rows, old, n)
             if self.sum_of_weights is not None:
-                self.sum_of_weights = _scattered(self.sum_of_weights, old, n)
+                self.sum_of_weights = grown(self.sum_of_weights, old, n)
             for counts in self.categorical.values():
                 counts.grow(old, n)
 

@@ -13,11 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamnb.errors import DataError, FileFormatError
+from streamnb.exactcounts import exact_weights
+from streamnb.exacttokens import ExactTokenCounts
 from streamnb.kernels import Groups
 from streamnb.protocols import Floats
 from streamnb.text import Text, Tokens, bytes_of
 from streamnb.textcolumn import TextColumn
 from streamnb.tokens import TokenCounts, hash_tokens
+from streamnb.weights import ClassWeights, added, arrays_of, chosen, from_arrays, grown, no_weights, rounded
 
 __all__ = ["Lexicon", "TokenTable", "buckets_of"]
 
@@ -119,27 +122,29 @@ class TokenTable:
     so that the result does not depend on when that happens.
     """
 
-    def __init__(self, text: Text, n_classes: int, weighted: bool = False) -> None:
-        self.text, self.n_classes = text, n_classes
+    def __init__(self, text: Text, n_classes: int, weighted: bool = False, *, exact: bool = False) -> None:
+        self.text, self.n_classes, self.exact = text, n_classes, exact
         self.present: NDArray[np.int64] = np.zeros(n_classes, np.int64)
         self.empty: NDArray[np.int64] = np.zeros(n_classes, np.int64)
-        self._weight: Floats | None = np.zeros(n_classes) if weighted else None
+        self._weight: ClassWeights | None = no_weights(n_classes, exact) if weighted else None
         self._pieces: tuple[Piece, ...] = ()
         self._folded = True
         self._sum_of_totals = 0.0
 
     @classmethod
-    def of(cls, groups: Groups, column: TextColumn) -> Self:
+    def of(cls, groups: Groups, column: TextColumn, *, exact: bool = False) -> Self:
         """Return the table of one batch.
 
         Raises:
             DataError: text that is not UTF-8, a count that cannot be, a sum that overflows.
         """
         weighted = groups.weight is not None
-        table = cls(column.text, groups.n_classes, weighted)
+        table = cls(column.text, groups.n_classes, weighted, exact=exact)
         there = np.ones(len(groups), np.bool_) if column.present is None else column.present
         table.present = np.bincount(groups.codes[there], minlength=groups.n_classes)
-        if groups.weight is not None:
+        if exact and weighted:
+            table._weight = exact_weights(groups, there)
+        elif groups.weight is not None:
             held = np.bincount(groups.codes[there], groups.weight[there], groups.n_classes)
             table._weight = held.astype(np.float64)
         empty = there.copy()
@@ -148,7 +153,7 @@ class TokenTable:
             rows = slice(first, first + tokens.n_rows)
             weight = None if groups.weight is None else groups.weight[rows]
             try:
-                piece = _measured(Groups(groups.codes[rows], groups.n_classes, weight), tokens, column.text)
+                piece = _measured(Groups(groups.codes[rows], groups.n_classes, weight), tokens, column.text, exact)
             except DataError as error:
                 raise (error if error.row is None else error.at(row=first + error.row)) from None
             empty[first + tokens.rows] = False
@@ -160,7 +165,7 @@ class TokenTable:
     @property
     def weight(self) -> Floats:
         """The weights of the documents present, per class; without weights, their number."""
-        return self.present.astype(np.float64) if self._weight is None else self._weight
+        return self.present.astype(np.float64) if self._weight is None else rounded(self._weight)
 
     @property
     def names(self) -> pa.Array:
@@ -196,9 +201,8 @@ class TokenTable:
         self.present, self.empty = self.present.copy(), self.empty.copy()
         self.present[index] += other.present
         self.empty[index] += other.empty
-        if self._weight is not None:
-            self._weight = self._weight.copy()
-            self._weight[index] += other.weight
+        if self._weight is not None and other._weight is not None:
+            self._weight = added(self._weight, other._weight, index)
 
     def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
         """Make room for new classes: the old class i becomes class index[i] of n_classes."""
@@ -207,13 +211,51 @@ class TokenTable:
         self.present, self.empty = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
         self.present[index], self.empty[index] = old, old_empty
         if old_weight is not None:
-            self._weight = np.zeros(n_classes)
-            self._weight[index] = old_weight
+            self._weight = grown(old_weight, index, n_classes)
         self._pieces = tuple(Piece(p.names, p.counts.of_classes(index, n_classes), p.buckets) for p in self._pieces)
+
+    def subtract(self, other: Self, index: NDArray[np.intp]) -> tuple[int, str | int] | None:
+        """Take another table away, whose class i is class index[i] here.
+
+        Return class and token of what cannot be: a token more often subtracted than seen.
+        """
+        n, theirs = self.n_classes, other._whole()
+        exact = [
+            Piece(p.names, ExactTokenCounts.like(p.counts), p.buckets)
+            for p in (self._whole(), Piece(theirs.names, theirs.counts.of_classes(index, n), theirs.buckets))
+        ]
+        left = _sum(exact, n, self.text, ExactTokenCounts, (1, -1))
+        wrong = left.counts.wrong() if isinstance(left.counts, ExactTokenCounts) else None
+        if wrong is not None:
+            at = wrong[1]
+            return wrong[0], left.names[at].as_py() if left.buckets is None else int(left.buckets[at])
+        if isinstance(left.counts, ExactTokenCounts) and not self.exact:
+            left = Piece(left.names, left.counts.plain(), left.buckets)
+            self._sum_of_totals = float(left.counts.total.sum(dtype=np.float64))
+        self._pieces, self._folded = (left,) if len(left.counts) else (), True
+        self.present, self.empty = self.present.copy(), self.empty.copy()
+        self.present[index] -= other.present
+        self.empty[index] -= other.empty
+        if self._weight is not None and other._weight is not None:
+            self._weight = added(self._weight, other._weight, index, -1)
+        bad = (self.present < 0) | (self.empty < 0) | (self.empty > self.present)
+        return (int(bad.argmax()), "") if bad.any() else None
+
+    def keep_classes(self, kept: NDArray[np.intp]) -> None:
+        """Forget all classes but some, in ascending order; the others have no documents."""
+        place = np.zeros(self.n_classes, np.intp)
+        place[kept] = np.arange(len(kept))
+        whole = self._whole()
+        self.n_classes = len(kept)
+        self.present, self.empty = self.present[kept], self.empty[kept]
+        if self._weight is not None:
+            self._weight = chosen(self._weight, kept)
+        counts = whole.counts.of_classes(place, len(kept))
+        self._pieces = (Piece(whole.names, counts, whole.buckets),) if len(counts) else ()
 
     def copy(self) -> Self:
         """Return an equal table; arrays are shared, for none is ever changed in place."""
-        twin = type(self)(self.text, self.n_classes, self._weight is not None)
+        twin = type(self)(self.text, self.n_classes, self._weight is not None, exact=self.exact)
         twin.merge(self, np.arange(self.n_classes))
         return twin
 
@@ -229,19 +271,21 @@ class TokenTable:
         if whole.buckets is not None:
             held["buckets"] = whole.buckets
         if self._weight is not None:
-            held["weight"] = self._weight
+            held |= arrays_of("weight", self._weight)
         return held | whole.counts.arrays()
 
     @classmethod
-    def from_arrays(cls, text: Text, arrays: Mapping[str, Any], n_classes: int, weighted: bool) -> Self:
+    def from_arrays(
+        cls, text: Text, arrays: Mapping[str, Any], n_classes: int, weighted: bool, *, exact: bool = False
+    ) -> Self:
         """Return the table that `arrays` came from.
 
         Raises:
             FileFormatError: an array is absent, or contradicts the others.
         """
         names = arrays["names"]
-        table = cls(text, n_classes, weighted)
-        counts = TokenCounts.from_arrays(arrays, n_classes, len(names))
+        table = cls(text, n_classes, weighted, exact=exact)
+        counts = table._kind.from_arrays(arrays, n_classes, len(names))
         buckets = None if text.buckets is None else arrays["buckets"]
         if names.type != pa.large_string() or (counts.documents is not None) != text.document_frequency:
             raise FileFormatError(f"Expected tokens as the schema has them, got others - text column {text.column!r}")
@@ -252,7 +296,7 @@ class TokenTable:
         if not sound:
             raise FileFormatError(f"Expected tokens once and in order, got others - text column {text.column!r}")
         table.present, table.empty = arrays["present"], arrays["empty"]
-        table._weight = arrays["weight"] if weighted else None
+        table._weight = from_arrays("weight", arrays, exact) if weighted else None
         for name, array in (("present", table.present), ("empty", table.empty), ("weight", table.weight)):
             kind = "float64" if name == "weight" else "int64"
             if array.shape != (n_classes,) or array.dtype != kind or not (array >= 0).all():
@@ -261,20 +305,25 @@ class TokenTable:
         table._folded = True
         return table
 
+    @property
+    def _kind(self) -> type[TokenCounts]:
+        return ExactTokenCounts if self.exact else TokenCounts
+
     def _hold(self, *pieces: Piece) -> None:
         """Add counts to those that wait, and add all up if there are many."""
-        added = [piece for piece in pieces if len(piece.counts)]
-        if not added:
+        more = [piece for piece in pieces if len(piece.counts)]
+        if not more:
             return
-        load = self._sum_of_totals + sum(float(piece.counts.total.sum(dtype=np.float64)) for piece in added)
-        held = (*self._pieces, *added)
-        whole = any(piece.counts.total.dtype.kind != "f" for piece in held)
-        if not math.isfinite(load) or (whole and load >= LARGEST):
-            raise DataError("Expected counts of tokens whose sum fits in 64 bits, got an overflow")
-        self._sum_of_totals = load
+        held = (*self._pieces, *more)
+        if not self.exact:
+            load = self._sum_of_totals + sum(float(piece.counts.total.sum(dtype=np.float64)) for piece in more)
+            whole = any(piece.counts.total.dtype.kind != "f" for piece in held)
+            if not math.isfinite(load) or (whole and load >= LARGEST):
+                raise DataError("Expected counts of tokens whose sum fits in 64 bits, got an overflow")
+            self._sum_of_totals = load
         waiting = sum(len(piece.counts) for piece in held[1:])
         if waiting > max(len(held[0].counts), LEAST_PENDING):
-            held = (_sum(held, self.n_classes, self.text),)
+            held = (_sum(held, self.n_classes, self.text, self._kind),)
             self._folded = True
         else:
             self._folded = False
@@ -283,7 +332,7 @@ class TokenTable:
     def _whole(self) -> Piece:
         """Everything in one piece, in order."""
         if not self._folded or not self._pieces:
-            whole = _sum(self._pieces, self.n_classes, self.text)
+            whole = _sum(self._pieces, self.n_classes, self.text, self._kind)
             if self._pieces:
                 self._pieces, self._folded = (whole,), True
             return whole
@@ -297,14 +346,18 @@ def _are_buckets(buckets: Any, length: int, n_buckets: int) -> bool:
     return not length or bool((np.diff(buckets) > 0).all() and buckets[0] >= 0 and buckets[-1] < n_buckets)
 
 
-def _measured(groups: Groups, tokens: Tokens, text: Text) -> Piece:
-    """The counts of some documents, under the names as they come or under sorted buckets."""
+def _measured(groups: Groups, tokens: Tokens, text: Text, exact: bool) -> Piece:
+    """The counts of some documents, under the names as they come or under sorted buckets.
+
+    Exact counts by hash keep no exemplars: the second smallest token of a bucket is not known, so none could be taken
+    away. A bucket goes by its number then.
+    """
     names, codes, buckets = tokens.values, tokens.codes, None
     if text.buckets is not None:
         names, place, buckets = _by_bucket(*_ordered(names), buckets_of(names, text.buckets))
-        names = pc.utf8_slice_codeunits(names, 0, EXEMPLAR_CHARACTERS)
+        names = _numbers(buckets) if exact else pc.utf8_slice_codeunits(names, 0, EXEMPLAR_CHARACTERS)
         codes = place.astype(np.int32)[codes]
-    counts = TokenCounts.of(
+    counts = (ExactTokenCounts if exact else TokenCounts).of(
         groups,
         tokens.rows,
         codes,
@@ -315,6 +368,12 @@ def _measured(groups: Groups, tokens: Tokens, text: Text) -> Piece:
         normalize=text.normalize,
     )
     return Piece(names, counts, buckets)
+
+
+def _numbers(buckets: NDArray[np.int64]) -> pa.Array:
+    """Return the numbers of buckets as names."""
+    string = pa.large_string()
+    return pc.binary_join_element_wise(pa.scalar("#", string), pa.array(buckets).cast(string), pa.scalar("", string))
 
 
 def _ordered(names: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
@@ -342,11 +401,13 @@ def _by_bucket(
     return names.take(pa.array(rank[order][begins])), place, ordered[begins]
 
 
-def _sum(pieces: Sequence[Piece], n_classes: int, text: Text) -> Piece:
-    """Add pieces up, from the left."""
+def _sum(
+    pieces: Sequence[Piece], n_classes: int, text: Text, kind: type[TokenCounts], signs: Sequence[int] = ()
+) -> Piece:
+    """Add pieces up, from the left; those whose sign is −1 are taken away, which only exact counts know how to."""
     if not pieces:
         none = np.zeros(0, np.int64) if text.buckets is not None else None
-        counts = TokenCounts(n_classes, 0, documents=text.document_frequency)
+        counts = kind(n_classes, 0, documents=text.document_frequency)
         return Piece(pa.array([], pa.large_string()), counts, none)
     names, place = _ordered(pa.concat_arrays([piece.names for piece in pieces]))
     buckets = None
@@ -355,7 +416,7 @@ def _sum(pieces: Sequence[Piece], n_classes: int, text: Text) -> Piece:
         names, place, buckets = _by_bucket(names, place, each)
     ends = np.cumsum([len(piece.names) for piece in pieces])[:-1]
     parts = [(piece.counts, index) for piece, index in zip(pieces, np.split(place, ends), strict=True)]
-    counts = TokenCounts.joined(parts, len(names))
+    counts = kind.joined(parts, len(names), **({"signs": signs} if signs else {}))
     # Stop words, and what no row of this state has, leave names without a count.
     used = counts.tokens[np.flatnonzero(np.diff(counts.tokens, prepend=-1))]
     if len(used) < len(names):

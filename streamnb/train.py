@@ -18,11 +18,12 @@ from typing import Any, Literal
 
 from streamnb.engines import get_engine, raise_if_stopped
 from streamnb.errors import DataError, SchemaError, SkippedWarning, SourceError, StreamNBError
+from streamnb.parts import digest
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Shard
 from streamnb.schema import Schema
 from streamnb.sources import OpenSource, open_source
-from streamnb.state import State, digest
+from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
 
 __all__ = ["accumulate", "fit", "inferred_schema"]

@@ -236,10 +236,10 @@ def test_c03_counts_are_exact_in_every_order() -> None:
 def test_c03_weighted_totals_are_within_one_step() -> None:
     """C03: ten weights of 0.1 sum to 1.0 exactly rounded, and to its neighbour when added left to right.
 
-    Sums of weights are plain float64 sums, so two orders of merging may differ in the last digit; until sums are
-    exact (a second statistic behind the same protocol) only this holds: the total is within one step (ulp) of 1.0,
-    row counts are exact, and `fit` merges in the order of the shards, so that the same data always give one answer.
-    A tie of posteriors goes to the first label in sorted order.
+    Without `exact=True` (for which see test_exact_laws), sums of weights are float64 sums, and two orders of merging
+    may differ in the last digit: the total is within one step (ulp) of 1.0, row counts are exact, and `fit` merges in
+    the order of the shards, so that the same data always give one answer. A tie of posteriors goes to the first label
+    in sorted order.
     """
     schema = snb.Schema(label="y", numeric=["x"], weight="w")
     table = labelled([1.0] * 11, "a" * 10 + "b", w=[0.1] * 10 + [1.0])

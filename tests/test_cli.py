@@ -23,7 +23,7 @@ from streamnb.cli import app
 
 N_FILES = 6
 KINDS = ["--numeric", "x", "--categorical", "site", "--binary", "scent", "--counts", "bee,fly"]
-COMMANDS = ["fit", "merge", "finish", "predict", "evaluate", "explain", "show", "demo", "follow", "score"]
+COMMANDS = ["fit", "merge", "subtract", "finish", "predict", "evaluate", "explain", "show", "demo", "follow", "score"]
 
 
 def flowers(seed: int, rows: int = 200) -> pl.DataFrame:
@@ -752,3 +752,34 @@ def test_an_output_among_the_inputs_is_refused(data: Path, tmp_path: Path) -> No
     assert victim.read_bytes() == before
     assert error_of("fit", data, "--label", "y", "-o", "-").startswith("Expected the name of a file to write, got -")
     assert error_of("fit", "", "--label", "y", "-o", tmp_path / "a.snb") == "Expected a path, got an empty one"
+
+
+# --- subtract ---------------------------------------------------------------------------------------------------------
+
+
+def test_subtract_gives_the_state_of_the_rest(data: Path, tmp_path: Path) -> None:
+    """With --exact, all files minus one is what the others give, and show prints the same digest for both."""
+    files = [str(path) for path in sorted(data.glob("*.parquet"))]
+    for name, chosen in {"all": files, "one": files[2:3], "rest": [*files[:2], *files[3:]]}.items():
+        run("fit", *chosen, "--label", "y", *KINDS, "--weight", "w", "--exact", "-o", str(tmp_path / f"{name}.snb"))
+    result = run("subtract", tmp_path / "all.snb", tmp_path / "one.snb", "-o", tmp_path / "left.snb")
+    assert result.stderr.startswith("1,000 rows, 2 classes")
+    left, rest = snb.State.load(tmp_path / "left.snb"), snb.State.load(tmp_path / "rest.snb")
+    assert left == rest
+    assert left.ledger == rest.ledger
+    shown = [run("show", str(tmp_path / f"{name}.snb")).stdout for name in ("left", "rest")]
+    assert shown[0] == shown[1]
+    assert f"exact; the digest of its rows is {rest.digest()}" in shown[0]
+    described = json.loads(run("show", str(tmp_path / "left.snb"), "--json").stdout)
+    assert (described["exact"], described["digest"]) == (True, rest.digest())
+
+
+def test_subtract_refuses_with_one_line(files: Path, data: Path, tmp_path: Path) -> None:
+    """Rounded moments cannot be taken apart: one line with the ways out, and no file."""
+    one, output = tmp_path / "one.snb", tmp_path / "left.snb"
+    run("fit", data / "part-1.parquet", "--label", "y", *KINDS, "-o", one)
+    result = run("subtract", files / "state.snb", one, "-o", output, code=1)
+    assert result.stderr.count("\n") == 1
+    assert "Expected exact sums to subtract from, got rounded moments (numeric column 'x')" in result.stderr
+    assert "--exact" in result.stderr
+    assert not output.exists()

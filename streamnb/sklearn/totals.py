@@ -97,7 +97,7 @@ class Totals(ABC):
         """Return totals equal to the library's statistics of one block; nothing is shared."""
         totals = cls(len(held.classes), len(held.schema.features))
         totals.rows = held.rows.copy()
-        totals.weight = None if held.sum_of_weights is None else held.sum_of_weights.copy()
+        totals.weight = None if held.sum_of_weights is None else held.class_weight.copy()
         totals._take(held)
         return totals
 

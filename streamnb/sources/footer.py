@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamnb.errors import SourceError
-from streamnb.protocols import BATCH_ROWS
 from streamnb.sources.files import DataFile
 
 __all__ = ["Footer", "Group", "cut", "read_footer"]
@@ -19,7 +18,7 @@ SHARD_ROWS = 1_000_000
 SHARD_BYTES = 48 << 20
 """Row groups are put together into shards up to these sizes (bytes: encoded, before compression)."""
 
-LEAST_ROWS = 2 * BATCH_ROWS
+LEAST_ROWS = 8_192
 """A shard of very wide rows takes this many rows all the same: opening a file has a cost of its own."""
 
 _TAIL = 64 << 10

@@ -30,7 +30,7 @@ BUFFERS_BYTES = 64 << 20
 POLARS_LEAST_BYTES = 1 << 20
 """A query has a cost of its own; below this many decoded bytes PyArrow is as fast."""
 
-POLARS_MOST_BYTES = 96 << 20
+POLARS_MOST_BYTES = 128 << 20
 """Polars holds a shard's columns whole: above this many decoded bytes memory would grow with the row groups."""
 
 CODED_BYTES_PER_ROW = 8
