@@ -226,6 +226,7 @@ class State:
         nothing = SufficientStatistics(self.schema)
         mine, theirs = (each._own if each.shard is None else nothing for each in (self, other))
         self._parts, self._own = withdrawn(self._named_parts(), mine, other._named_parts(), theirs)
+        self.positions = {name: at for name, at in self.positions.items() if name not in other.positions}
         self.shard = self._total = self._arrived = None
 
     def __sub__(self, other: State) -> State:
