@@ -11,6 +11,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 NAMES = (
@@ -21,6 +22,8 @@ NAMES = (
     "shapes",
     "predict",
     "cells",
+    "text",
+    "sklearn",
     "memory",
     "merge",
     "exact",
@@ -81,13 +84,13 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
             results[name] = CASES[name](bench)
             print(f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
-            print(rendered(results[name]), flush=True)
+            print("\n".join(map(rendered, results[name])), flush=True)
             # After each case: hours of figures are not lost when a later one fails.
             if options.json:
                 options.json.write_text(json.dumps(about.report(vars(options), results), indent=1, default=str) + "\n")
             if options.markdown:
                 options.markdown.write_text(replaced(options.markdown.read_text(), {name: results[name]}, about))
-    print(summary(results.values()))
+    print(summary(chain.from_iterable(results.values())))
     print(about.line)
 
 

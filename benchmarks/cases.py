@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import streamnb as snb
-from benchmarks import ours, peers
+from benchmarks import ours, peers, sklearn_front, text
 from benchmarks.data import LABEL, Table, Tables, numeric_batch
 from benchmarks.exact import exact
 from benchmarks.measure import (
@@ -359,8 +359,14 @@ def startup(bench: Bench) -> Result:
     return Result("Start: processes from beginning to end", rows, base.name, checks)
 
 
-CASES: dict[str, Callable[[Bench], Result]] = {
-    case.__name__: case
-    for case in (numeric, mixed, categorical, classes, shapes, predict, cells, memory, merge, exact, startup)
+def _one(case: Callable[[Bench], Result]) -> Callable[[Bench], list[Result]]:
+    return lambda bench: [case(bench)]
+
+
+CASES: dict[str, Callable[[Bench], list[Result]]] = {
+    **{case.__name__: _one(case) for case in (numeric, mixed, categorical, classes, shapes, predict, cells)},
+    "text": lambda bench: text.results(bench.tables.folder, bench.tables.factor, bench.repeat),
+    "sklearn": lambda bench: sklearn_front.results(bench.tables.factor, bench.repeat),
+    **{case.__name__: _one(case) for case in (memory, merge, exact, startup)},
 }
 """By the name that the command line takes, in the order in which they run."""

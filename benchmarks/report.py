@@ -36,7 +36,7 @@ class Provenance:
         machine = f"{self.machine['cores']} cores of {self.machine['cpu']}, {self.machine['memory_gb']} GB"
         return f"Commit {self.commit}, {self.day}; {machine}; {versions}."
 
-    def report(self, options: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, Any]:
+    def report(self, options: Mapping[str, Any], results: Mapping[str, Sequence[Result]]) -> dict[str, Any]:
         """Return everything that was measured, for JSON."""
         return {
             "commit": self.commit,
@@ -44,7 +44,7 @@ class Provenance:
             "machine": self.machine,
             "versions": self.versions,
             "options": options,
-            "tables": {name: _plain(result) for name, result in results.items()},
+            "tables": {name: [_plain(result) for result in each] for name, each in results.items()},
         }
 
 
@@ -113,19 +113,20 @@ def summary(results: Iterable[Result]) -> str:
     return f"{text}; missed: {'; '.join(missed)}" if missed else text
 
 
-def replaced(page: str, results: Mapping[str, Result], about: Provenance) -> str:
+def replaced(page: str, results: Mapping[str, Sequence[Result]], about: Provenance) -> str:
     """Return the page with new tables between the marks of each case.
 
     Raises:
         ValueError: the page has no marks for a case.
     """
-    for name, result in results.items():
+    for name, each in results.items():
         begin, end = f"<!-- begin: {name} -->\n", f"<!-- end: {name} -->"
         before, opened, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not opened or not closed:
             raise ValueError(f"Expected {begin.strip()} and {end} in the page, got no such marks")
-        page = f"{before}{begin}{rendered(result)}\n*{about.line}*\n{end}{after}"
+        tables = "\n".join(map(rendered, each))
+        page = f"{before}{begin}{tables}\n*{about.line}*\n{end}{after}"
     return page
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ pytest.importorskip("river")
 pytest.importorskip("sklearn")
 
 ROOT = Path(__file__).parent.parent
-RACES = ("numeric", "mixed", "categorical", "classes", "shapes", "predict", "cells")
-PROCESSES = ("memory", "merge", "startup")
+RACES = ("numeric", "mixed", "categorical", "classes", "shapes", "predict", "cells", "exact")
+PROCESSES = ("text", "sklearn", "memory", "merge", "startup")
 
 
 def started(*arguments: str | Path) -> subprocess.Popen[str]:
@@ -42,14 +43,14 @@ def test_every_case_runs_and_reports(tmp_path: Path) -> None:
         text = (folder / "page.md").read_text()
         assert "old" not in text
         assert all(f"<!-- end: {name} -->\nkept {name}\n" in text for name in cases)
-        assert text.count("| budget") == len(cases)
+        assert text.count("| budget") >= len(cases)
 
 
-def check_report(report: dict[str, dict[str, dict[str, list[dict[str, object]]]]], cases: tuple[str, ...]) -> None:
+def check_report(report: dict[str, Any], cases: tuple[str, ...]) -> None:
     """Assert that every case has rows that took time, its reference among them, and budgets."""
     assert {"commit", "day", "machine", "versions", "options"} <= report.keys()
     assert tuple(report["tables"]) == cases
-    for name, table in report["tables"].items():
+    for name, table in ((name, table) for name, each in report["tables"].items() for table in each):
         assert table["rows"], name
         assert all(min(row["runs"]) > 0 for row in table["rows"]), name
         assert {row["name"] for row in table["rows"]} >= {table["reference"]} - {""}, name
