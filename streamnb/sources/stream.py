@@ -24,6 +24,8 @@ __all__ = ["FrameShard", "FrameSource", "StreamShard", "StreamSource", "check_na
 
 SHARD_ROWS = 1_000_000
 _END = "streamnb: end of the query"
+_WITHOUT_ARROW = (pl.Int128, pl.UInt128)
+"""Polars reads integers beyond 64 bits as these, of which Arrow knows nothing."""
 
 
 def check_names(columns: Sequence[str], names: Sequence[str], where: str) -> None:
@@ -236,6 +238,10 @@ def _up_to_the_end(reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
 
 
 def _schema_of(frame: pl.DataFrame) -> pa.Schema:
+    for name, dtype in frame.schema.items():
+        if dtype in _WITHOUT_ARROW:
+            hint = f"cast it with pl.col({name!r}).cast(pl.Float64), or leave it out with .drop({name!r})"
+            raise SchemaError(f"Expected a type that Arrow has, got {dtype} - column {name!r} of a Polars frame; {hint}")
     return pa.RecordBatchReader.from_stream(frame).schema
 
 
