@@ -28,11 +28,12 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command of the line."""
-        from streamnb.errors import SkippedWarning
+        from streamnb.errors import ManyCategoriesWarning, SkippedWarning
 
         usage: tuple[Any, ...] = (typer.Exit, typer.Abort, *typer.BadParameter.__bases__)
         with warnings.catch_warnings():
-            warnings.simplefilter("always", SkippedWarning)
+            for category in (ManyCategoriesWarning, SkippedWarning):
+                warnings.simplefilter("always", category)
             warnings.showwarning = _show_warning
             for name in ("stdout", "stderr"):
                 if getattr(sys, name) is None:  # closed by the shell; a file opened next must not take its number

@@ -92,6 +92,9 @@ def fit(
     exact: Annotated[
         bool, typer.Option("--exact", help="Add up without rounding: the state depends on its rows alone (slower).")
     ] = False,
+    max_categories: Annotated[
+        int | None, typer.Option(min=1, help="Refuse a categorical column with more distinct values.")
+    ] = None,
     workers: Workers = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A state file, written every few seconds.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint.")] = False,
@@ -129,6 +132,7 @@ def fit(
         "binarize": number_or_numbers(binarize, "--binarize"),
         "infinite": None if infinite is None else infinite.value,
         "exact": exact or None,
+        "max_categories": max_categories,
     }
     options = {name: value for name, value in options.items() if value is not None}
     by_type = infer or not placed

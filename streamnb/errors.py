@@ -25,6 +25,7 @@ __all__ = [
     "EngineError",
     "FencedError",
     "FileFormatError",
+    "ManyCategoriesWarning",
     "MergeError",
     "MissingExtraError",
     "SchemaError",
@@ -99,6 +100,10 @@ class MissingExtraError(StreamNBError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'streamnb[{extra}]'")
+
+
+class ManyCategoriesWarning(UserWarning):
+    """A categorical column has so many distinct values for its rows that it is likely an id."""
 
 
 class SkippedWarning(UserWarning):

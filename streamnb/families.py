@@ -122,10 +122,14 @@ class Gaussian:
         """Return the frozen densities.
 
         Raises:
-            DataError: a variance of 0 with an epsilon of 0; the message names the column.
+            DataError: a variance of 0 with an epsilon of 0, or one of all classes together that no float holds; the
+                message names the column.
         """
-        epsilon = self.epsilon_of(moments)
-        pooled = moments.pooled()
+        try:
+            pooled = moments.pooled()
+            epsilon = self.epsilon_of(moments)
+        except DataError as error:
+            raise error.at(column=columns[error.column] if isinstance(error.column, int) else None) from None
         seen = moments.count > 0
         mean = np.where(seen, moments.mean, pooled.mean)
         tail = np.where(seen, moments.mean_tail, pooled.mean_tail)

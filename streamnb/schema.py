@@ -40,6 +40,7 @@ class Schema:
     - `weight`: the column of row weights, at least 0.
     - `infinite`: "error" refuses ±inf among the features, "missing" treats it as a missing cell.
     - `classes`: labels that exist even if no row has them; others may still appear at any time.
+    - `max_categories`: more distinct values than this in one categorical column are an error; None is no cap.
     - `exact`: add up without rounding, so that a state depends on its rows alone and rows can be taken out again.
 
     Raises:
@@ -63,6 +64,7 @@ class Schema:
     infinite: Literal["error", "missing"] = "error"
     classes: Sequence[bool | int | float | str] = ()
     exact: bool = False
+    max_categories: int | None = None
     text_options: Mapping[str, Text] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +79,9 @@ class Schema:
             raise SchemaError(f"Expected the name of a column for weight=, got {self.weight!r}")
         if not isinstance(self.exact, bool):
             raise SchemaError(f"Expected exact=True or False, got {self.exact!r}")
+        cap = self.max_categories
+        if cap is not None and (not isinstance(cap, int) or isinstance(cap, bool) or cap < 1):
+            raise SchemaError(f"Expected an integer of at least 1 for max_categories=, got {cap!r}")
         if self.infinite not in ("error", "missing"):
             raise SchemaError(f"Expected infinite='error' or 'missing', got {self.infinite!r}")
         for name in self.features:
@@ -156,6 +161,7 @@ class Schema:
         Traceback (most recent call last):
         streamnb.errors.SchemaError: Expected a number for numeric column 'age', got timestamp[s]
         """
+        kinds = {name: kind for kind in BLOCKS for name in getattr(self, kind)}
         for name in self.columns if columns is None else columns:
             found = arrow_schema.get_all_field_indices(name)
             if not found:
@@ -163,16 +169,15 @@ class Schema:
                 raise SchemaError(f"Expected a column {name!r}, got none of that name{hint}")
             if len(found) > 1:
                 raise SchemaError(f"Expected one column {name!r}, got {len(found)} of that name")
-            self._check_type(name, plain_type(arrow_schema.field(found[0]).type))
+            self._check_type(name, kinds.get(name, "weight"), plain_type(arrow_schema.field(found[0]).type))
 
-    def _check_type(self, name: str, dtype: pa.DataType) -> None:
+    def _check_type(self, name: str, kind: str, dtype: pa.DataType) -> None:
         if pa.types.is_null(dtype):
             return
         if name == self.label:
             if pa.types.is_nested(dtype) or pa.types.is_interval(dtype):
                 raise SchemaError(f"Expected a scalar type for label column {name!r}, got {dtype}")
             return
-        kind = "weight" if name == self.weight else next(k for k in BLOCKS if name in getattr(self, k))
         if kind == "text":
             self._check_text(name, dtype)
             return

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamnb.errors import DataError
 from streamnb.families import Complement
 from streamnb.overflow import refuse_overflow
 from streamnb.predictor import Predictor
@@ -97,7 +98,11 @@ def _numeric_bits(statistics: SufficientStatistics) -> Floats:
     weight = moments.sum_of_weights
     whole = weight.sum(axis=0)
     within = moments.sum_of_squared_deviations.sum(axis=0) / np.where(whole > 0, whole, 1.0)
-    pooled = moments.pooled().variance()[0]
+    try:
+        pooled = moments.pooled().variance()[0]
+    except DataError as error:
+        column = statistics.schema.numeric[error.column] if isinstance(error.column, int) else None
+        raise error.at(column=column) from None
     share = weight / np.where(whole > 0, whole, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         entropy = -np.where(share > 0, share * np.log2(share), 0.0).sum(axis=0)

@@ -85,6 +85,9 @@ class SufficientStatistics:
             name: self._union_of_categories(name, column)
             for name, column in zip(schema.categorical, training.blocks.categorical, strict=True)
         }
+        if not self.in_shard:  # through a shard, a file's dictionaries may hold values that no row has
+            for name, (vocabulary, _, _) in categories.items():
+                self._check_cap(name, vocabulary)
         # From here on only an overflow can fail, and the dense statistics come before anything that is kept.
         self._merge_dense(parts, classes, old, new)
         rows = np.bincount(codes, minlength=len(labels))
@@ -102,11 +105,14 @@ class SufficientStatistics:
 
         Raises:
             MergeError: they count different things; the message names the first difference.
+            DataError: an overflow, or more categories than the schema allows; the message names the column.
         """
         self.check_alike(other)
         self._check_weights(other.sum_of_weights)
         classes, old, new = self._union_of_classes(other.classes)
         unions = {name: self.categories[name].union(other.categories[name], widen=True) for name in self.categories}
+        for name, (vocabulary, _, _) in unions.items():
+            self._check_cap(name, vocabulary)
         parts = {block: other._ordered(block, getattr(self.schema, block)) for block in DENSE}
         self._merge_dense(parts | {"text": other.text}, classes, old, new)
         self.rows[new] += other.rows
@@ -339,7 +345,11 @@ class SufficientStatistics:
         return union, grown, union.index(values).astype(np.intp)
 
     def leave_shard(self) -> None:
-        """Bring the categories in order and forget those that no row has, once all of a shard has been counted."""
+        """Bring the categories in order and forget those that no row has, once all of a shard has been counted.
+
+        Raises:
+            DataError: more categories than the schema allows.
+        """
         self.in_shard = False
         self._looked_up.clear()
         for name, counts in self.categorical.items():
@@ -348,6 +358,13 @@ class SufficientStatistics:
             order = np.asarray(pc.sort_indices(values)) if len(values) else used
             self.categories[name] = Vocabulary(values.take(pa.array(order)))
             self.categorical[name] = counts.only(np.arange(counts.n_classes), used[order])
+            self._check_cap(name, self.categories[name])
+
+    def _check_cap(self, name: str, vocabulary: Vocabulary) -> None:
+        cap = self.schema.max_categories
+        if cap is not None and len(vocabulary) > cap:
+            problem = f"Expected at most {cap:,} distinct values (max_categories), got {len(vocabulary):,}"
+            raise DataError(f"{problem}; is the column an id?", column=name)
 
     def _place_of(self, name: str, values: pa.Array) -> Index:
         """Where values stand among a column's categories; batches of one row group bring the same dictionary."""

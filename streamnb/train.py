@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from streamnb.engines import get_engine, raise_if_stopped
-from streamnb.errors import DataError, SchemaError, SkippedWarning, SourceError, StreamNBError
+from streamnb.errors import DataError, ManyCategoriesWarning, SchemaError, SkippedWarning, SourceError, StreamNBError
 from streamnb.parts import Part, Plan, added_up, digest
 from streamnb.progress import ProgressOption, reporting
 from streamnb.protocols import Engine, Folding, Shard
@@ -29,6 +29,9 @@ from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
 
 __all__ = ["accumulate", "fit", "inferred_schema"]
+
+LIKELY_ID_CATEGORIES = 1000
+"""A categorical column with more values than this, and less than two rows to each, is likely an id."""
 
 CHECKPOINT_SECONDS = 10.0
 """Seconds between two writings of the checkpoint."""
@@ -65,7 +68,10 @@ def accumulate(schema: Schema, on_error: str, shard: Shard) -> Counted:
         if on_error == "raise":
             raise
         return Counted(shard, None, "", 0, str(error))
-    statistics.leave_shard()
+    try:
+        statistics.leave_shard()
+    except DataError as error:
+        raise error.at(place=shard.place(0)) from None
     return Counted(shard, statistics, digest(statistics), rows)
 
 
@@ -156,6 +162,9 @@ def fit(
     Raises:
         SchemaError, DataError, SourceError: naming the column, file, row group and row.
 
+    Warns:
+        ManyCategoriesWarning: a categorical column that looks like an id, with the number of its values.
+
     >>> import polars as pl
     >>> state = fit(pl.DataFrame({"y": ["a", "b", "a"], "x": [1.0, 5.0, 2.0]}), label="y")
     >>> state.n_rows
@@ -199,7 +208,23 @@ def fit(
             if close is not None:
                 close()
             run.save()
-    return run.state()
+    state = run.state()
+    for problem in likely_ids(state):
+        warnings.warn(ManyCategoriesWarning(problem), stacklevel=2)
+    return state
+
+
+def likely_ids(state: State) -> list[str]:
+    """Say which categorical columns have so many values for their cells that they are likely ids."""
+    found = []
+    for name, counts in state.total.categorical.items() if state.schema.categorical else ():
+        distinct, cells = len(state.total.categories[name]), int(counts.present.sum())
+        if distinct > LIKELY_ID_CATEGORIES and 2 * distinct > cells:
+            found.append(
+                f"categorical column {name!r} has {distinct:,} distinct values in {cells:,} rows, as an id has: it "
+                "tells nothing of new rows; leave it out, or let max_categories= (--max-categories) stop at a number"
+            )
+    return found
 
 
 def inferred_schema(opened: OpenSource, label: str, *, exclude: Iterable[str] = (), **options: Any) -> Schema:

@@ -200,8 +200,11 @@ class ChainedSource:
 
     def check(self, columns: Sequence[str]) -> None:
         """Check each source, and the types of all of them together."""
-        for source in self._sources:
-            source.check(columns)
+        for position, source in enumerate(self._sources):
+            try:
+                source.check(columns)
+            except SchemaError as error:
+                raise SchemaError(f"{error} (source {position})") from None
         for name in columns:
             self._type_of(name, [source.schema for source in self._sources])
 

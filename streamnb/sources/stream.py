@@ -5,6 +5,7 @@ Their shards have the id "": they carry no identity, so a shard that is counted 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ __all__ = ["FrameShard", "FrameSource", "StreamShard", "StreamSource", "check_na
 
 SHARD_ROWS = 1_000_000
 _END = "streamnb: end of the query"
+_WITHOUT_ARROW = (pl.Int128, pl.UInt128)
+"""Polars reads integers beyond 64 bits as these, of which Arrow knows nothing."""
 
 
 def check_names(columns: Sequence[str], names: Sequence[str], where: str) -> None:
@@ -32,10 +35,11 @@ def check_names(columns: Sequence[str], names: Sequence[str], where: str) -> Non
     Raises:
         SchemaError: naming the column, its near misses and where.
     """
+    there = Counter(names)  # one pass: tables may have ten thousand columns
     for name in columns:
-        if names.count(name) > 1:
-            raise SchemaError(f"Expected one column {name!r}, got {names.count(name)} - {where}")
-        if name not in names:
+        if there[name] > 1:
+            raise SchemaError(f"Expected one column {name!r}, got {there[name]} - {where}")
+        if name not in there:
             raise SchemaError(f"Expected a column {name!r}, got none{near_misses(name, names)} - {where}")
 
 
@@ -236,6 +240,12 @@ def _up_to_the_end(reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
 
 
 def _schema_of(frame: pl.DataFrame) -> pa.Schema:
+    for name, dtype in frame.schema.items():
+        if dtype in _WITHOUT_ARROW:
+            hint = f"cast it with pl.col({name!r}).cast(pl.Float64), or leave it out with .drop({name!r})"
+            raise SchemaError(
+                f"Expected a type that Arrow has, got {dtype} - column {name!r} of a Polars frame; {hint}"
+            )
     return pa.RecordBatchReader.from_stream(frame).schema
 
 
