@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamnb import statefile
 from streamnb.encode import Blocks, CategoryColumn, Intake, encode_features, encode_few
-from streamnb.errors import DataError, FileFormatError
+from streamnb.errors import DataError
 from streamnb.families import TEXT_OPTIONS, Bernoulli, Complement, log_normalize, probabilities
 from streamnb.likelihoods import Discrete, Gaussians, Table, dense, without_missing
 from streamnb.protocols import Codes, Floats
@@ -377,9 +377,7 @@ class Predictor:
                 raise ValueError("classes and priors do not match")
             return cls(schema, classes, arrays["class_log_prior"], contents.header["families"], **found)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise FileFormatError(
-                f"Expected a model file, got one that contradicts itself: {error} - {where}"
-            ) from None
+            raise statefile.contradiction("model", error, where) from None
 
 
 def winners(joint: Floats, log_prior: Floats) -> Codes:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from streamnb import statefile
 from streamnb.encode import Intake
-from streamnb.errors import DataError, EmptyStateError, FileFormatError, MergeError
+from streamnb.errors import DataError, EmptyStateError, MergeError
 from streamnb.families import (
     Bernoulli,
     Categorical,
@@ -35,7 +35,7 @@ from streamnb.parts import Part, added_up, digest, gaps, joined, sorted_parts, w
 from streamnb.position import further
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
-from streamnb.statecontent import described, restored
+from streamnb.statecontent import described, restored, shard_of
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
 from streamnb.vocabulary import as_labels
@@ -411,16 +411,14 @@ class State:
     def _from_contents(cls, contents: statefile.Contents, where: str) -> State:
         try:
             header = contents.header
-            state = cls(Schema.from_json(header["schema"]), shard=header["shard"])
+            state = cls(Schema.from_json(header["schema"]), shard=shard_of(header))
             parts = restored(header["parts"], contents.arrays)
             for part in parts:
                 state._own.check_alike(part.statistics)
             state._own, state._parts = parts[0].statistics, parts[1:]
             state.positions = dict(header.get("positions", {}))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FileFormatError(
-                f"Expected a state file, got one that contradicts itself: {error} - {where}"
-            ) from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise statefile.contradiction("state", error, where) from None
         return state
 
     def _named_parts(self) -> list[Part]:

@@ -11,7 +11,7 @@ from streamnb.schema import Schema
 from streamnb.spans import Span
 from streamnb.sufficient import SufficientStatistics
 
-__all__ = ["described", "restored"]
+__all__ = ["described", "restored", "shard_of"]
 
 
 def described(parts: Sequence[Part]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -44,10 +44,27 @@ def restored(descriptions: Sequence[Any], arrays: dict[str, Any]) -> list[Part]:
         prefix = f"{i}."
         own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
         schema = Schema.from_json(given["schema"])
-        statistics = SufficientStatistics.from_arrays(schema, own, given["rows_without_label"])
+        ledger, without_label = given["ledger"], given["rows_without_label"]
+        if not isinstance(ledger, dict) or not all(isinstance(digest, str) for digest in ledger.values()):
+            raise ValueError("the ledger of a part does not name shards and digests")
+        if type(without_label) is not int or not 0 <= without_label < 2**63:
+            raise ValueError(f"a part has {without_label!r} rows without label")
+        statistics = SufficientStatistics.from_arrays(schema, own, without_label)
         plan, span = _place(given.get("of"))
-        parts.append(Part(given["ledger"], statistics, plan, span))
+        parts.append(Part(ledger, statistics, plan, span))
     return parts
+
+
+def shard_of(header: dict[str, Any]) -> str | None:
+    """Return the name of the shard that a state is of, if it has one.
+
+    Raises:
+        ValueError: something that is no name.
+    """
+    name = header["shard"]
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"the shard's name is {name!r}")
+    return name
 
 
 def _place(of: Sequence[Any] | None) -> tuple[Plan | None, Span]:

@@ -39,6 +39,7 @@ __all__ = [
     "Kind",
     "check_finite",
     "check_non_negative",
+    "contradiction",
     "dumps",
     "fingerprint",
     "loads",
@@ -71,6 +72,7 @@ _WRONG_KIND = {
     "state": "holds a state, not a model: load it with State.load and finish it",
     "predictor": "holds a model, not a state: load it with Predictor.load (it has no counts to add to)",
 }
+_LONGEST_REASON = 300
 # An array without cells may still have a long axis (0 classes x 2**20 hashed tokens); beyond this it is
 # absurd, and a sum over the other axis would fill the memory.
 _LONGEST_EMPTY_AXIS = 2**28
@@ -180,6 +182,13 @@ def check_non_negative(contents: Contents, names: Iterable[str]) -> None:
             raise FileFormatError(f"{contents.where} is damaged: array {name!r} holds a value below zero")
 
 
+def contradiction(what: str, error: Exception, where: str) -> FileFormatError:
+    """Return the error that refuses a file whose content contradicts itself; what it quotes of the file is cut."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]} ..."
+    return FileFormatError(f"Expected a {what} file, got one that contradicts itself: {reason} - {where}")
+
+
 # --- writing ---
 
 
@@ -278,7 +287,7 @@ def _checksum(texts: Mapping[str, str], columns: Iterable[tuple[str, pa.DataType
 
 
 def _refuse_damaged(where: str, error: Exception) -> NoReturn:
-    reason = str(error).strip().split("\n")[0].rstrip(".")
+    reason = str(error).strip().split("\n")[0].rstrip(".")[:_LONGEST_REASON]
     raise FileFormatError(f"{where} is damaged: {reason or type(error).__name__}") from None
 
 
