@@ -76,9 +76,12 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with suppress(OSError):  # no target yet, or a file system without permissions
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
+            # What fails from here on is ours to name, whatever the reason; the caller's own errors pass as they are.
+            with _named(path):
+                stream.flush()
+                os.fsync(stream.fileno())
+        with _named(path):
+            temporary.replace(target)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
@@ -87,6 +90,14 @@ def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
     _sync_folder(target.parent)
     _remove_leftovers(target)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(path, error) from None
 
 
 def _cannot_write(path: Path, error: OSError) -> SourceError:

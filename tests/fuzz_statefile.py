@@ -12,7 +12,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-with atheris.instrument_imports(include=["streamnb.statefile", "streamnb.statecontent", "streamnb.arraybytes"]):
+with atheris.instrument_imports(include=["streamnb"]):
     import streamnb as snb
 
 from test_mutated_files import ORIGINALS, original
