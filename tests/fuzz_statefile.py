@@ -13,7 +13,8 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["streamnb"]):
-    import streamnb as snb
+    from streamnb.predictor import Predictor
+    from streamnb.state import State
 
 from test_mutated_files import ORIGINALS, original
 
@@ -24,7 +25,7 @@ SOUND = {original(name) for name in ORIGINALS}
 
 def one(data: bytes) -> None:
     """Load the bytes as a state and as a model."""
-    for kind in (snb.State, snb.Predictor):
+    for kind in (State, Predictor):
         try:
             loaded = kind.from_bytes(data)
         except FileFormatError as error:

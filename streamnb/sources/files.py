@@ -34,6 +34,8 @@ OTHER_FORMATS = {
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_PASSWORD = re.compile(r"(://[^/\s:@]*):[^\s'\"]*@")
+_SECRET_VALUE = re.compile(r"([?&][^=&\s]*(?:sig|secret|token|key|pass|credential)[^=&\s]*=)[^&\s'\"]*", re.IGNORECASE)
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -79,7 +81,23 @@ def discover(source: str | os.PathLike[str], filesystem: Any = None) -> list[Dat
     Raises:
         SourceError: nothing there, nothing that matches, no Parquet file among what is there.
     """
-    given = os.fspath(source)
+    try:
+        return _discovered(os.fspath(source), filesystem)
+    except SourceError as error:
+        raise SourceError(without_secrets(str(error))) from None  # the cause may quote the URI as well
+
+
+def without_secrets(message: str) -> str:
+    """Return a message as one line in which the passwords and signatures of URIs are three stars.
+
+    >>> without_secrets("got 's3://key:secret@bucket/rows?session_token=abc&region=eu'")
+    "got 's3://key:***@bucket/rows?session_token=***&region=eu'"
+    """
+    line = " ".join(message.split())
+    return _SECRET_VALUE.sub(r"\1***", _PASSWORD.sub(r"\1:***@", line))
+
+
+def _discovered(given: str, filesystem: Any) -> list[DataFile]:
     filesystem, path, pattern = _locate(given, filesystem)
     lister = filesystem or fs.LocalFileSystem()
     try:
