@@ -35,7 +35,7 @@ from streamnb.parts import Part, added_up, digest, gaps, joined, sorted_parts, w
 from streamnb.position import further
 from streamnb.predictor import Predictor
 from streamnb.schema import Schema
-from streamnb.statecontent import described, restored, shard_of
+from streamnb.statecontent import described, positions_of, restored, shard_of
 from streamnb.sufficient import SufficientStatistics
 from streamnb.tidy import tidy_table
 from streamnb.vocabulary import as_labels
@@ -416,7 +416,7 @@ class State:
             for part in parts:
                 state._own.check_alike(part.statistics)
             state._own, state._parts = parts[0].statistics, parts[1:]
-            state.positions = dict(header.get("positions", {}))
+            state.positions = positions_of(header)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise statefile.contradiction("state", error, where) from None
         return state

@@ -11,7 +11,7 @@ from streamnb.schema import Schema
 from streamnb.spans import Span
 from streamnb.sufficient import SufficientStatistics
 
-__all__ = ["described", "restored", "shard_of"]
+__all__ = ["described", "positions_of", "restored", "shard_of"]
 
 
 def described(parts: Sequence[Part]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -65,6 +65,18 @@ def shard_of(header: dict[str, Any]) -> str | None:
     if name is not None and not isinstance(name, str):
         raise ValueError(f"the shard's name is {name!r}")
     return name
+
+
+def positions_of(header: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return how far each stream was followed.
+
+    Raises:
+        ValueError: something that is no position.
+    """
+    positions = header.get("positions", {})
+    if not isinstance(positions, dict) or not all(isinstance(each, dict) for each in positions.values()):
+        raise ValueError("the positions of streams are not by name")
+    return dict(positions)
 
 
 def _place(of: Sequence[Any] | None) -> tuple[Plan | None, Span]:

@@ -358,6 +358,17 @@ def test_edited_files_with_a_fitting_checksum(name: str) -> None:
         assert len(line) < 500
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("shard", {"a": 1}), ("shard", 5), ("positions", 5), ("positions", [["a", 1]]), ("positions", {"a": 5})],
+)
+def test_a_header_of_other_types_is_refused(key: str, value: Any) -> None:
+    """Names and positions are used only later, so their types are held when a file is read."""
+    data = resealed("state", lambda header, _: header.update({key: value}))
+    with pytest.raises(FileFormatError, match="contradicts itself"):
+        snb.State.from_bytes(data)
+
+
 # --- files that are something else ---
 
 
