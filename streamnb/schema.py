@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -136,7 +137,7 @@ class Schema:
         """Every column that training reads: label, features, weight."""
         return (self.label, *self.features, *(() if self.weight is None else (self.weight,)))
 
-    @property
+    @cached_property
     def batch_rows(self) -> int:
         """How many rows are counted at a time: the fewer, the wider the table, and a function of the schema alone.
 

@@ -398,7 +398,7 @@ class SufficientStatistics:
                 statistic = getattr(self, block)
                 if grows:
                     statistic.grow(old, n)
-                if block in parts:
+                if block in parts and getattr(self.schema, block):
                     statistic.merge(parts[block], new)
             block = "text"
             for name, table in self.text.items():

@@ -202,8 +202,10 @@ class Vocabulary:
         (['a', 'b', 'c'], [0, 2], [1, 2])
         """
         mine, theirs = self._same_type(other, widen=widen)
-        place = Vocabulary(mine).index(theirs)
         unchanged = np.arange(len(mine), dtype=np.intp)
+        if mine.equals(theirs):  # as in most merges; no table of hashes is made
+            return (self if mine is self.values else Vocabulary(mine)), unchanged, unchanged
+        place = Vocabulary(mine).index(theirs)
         if (place >= 0).all():
             return (self if mine is self.values else Vocabulary(mine)), unchanged, place.astype(np.intp)
         late = theirs.filter(pa.array(place < 0))
