@@ -112,13 +112,18 @@ def test_a_kill_leaves_the_old_file_or_the_new(job: Job, inputs: Path, tmp_path:
     old = b"what stood here before"
     out.write_bytes(old)
     draw = random.Random(job.name)
-    killed = 0
-    for _ in range(KILLS):
+    killed = tries = 0
+    while killed < KILLS:
+        tries += 1
+        assert tries <= 20 * KILLS
         process = start(job.arguments(inputs, out))
         time.sleep(seconds * (draw.uniform(0.8, 1.0) if draw.random() < 0.5 else draw.random()))
         process.kill()
         process.communicate()
-        killed += process.returncode != 0
+        if process.returncode:
+            killed += 1
+        else:
+            seconds *= 0.8  # it was at its end before: the machine is less busy than it was at first
         held = out.read_bytes()
         assert held in (old, new)
         if held == new:
@@ -128,7 +133,6 @@ def test_a_kill_leaves_the_old_file_or_the_new(job: Job, inputs: Path, tmp_path:
             assert snb.State.load(checkpoint).schema == SCHEMA
         others = {path.name for path in tmp_path.iterdir()} - {"reference", out.name, "run.snb"}
         assert all(LEFTOVER.fullmatch(name) for name in others)
-    assert killed >= KILLS // 2
     # What the dead left is ignored, and cleaned once it is old.
     for path in tmp_path.glob(".*.tmp"):
         os.utime(path, (0, 0))
