@@ -9,16 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamnb.densetable import FloatTable, checked_arrays
 from streamnb.errors import DataError, MergeError
 from streamnb.kernels import Groups, add_table, implementation
 from streamnb.measure import measure
-from streamnb.moments import checked_arrays
 from streamnb.protocols import Codes, Column, Floats
 
 __all__ = ["CategoryCounts", "FeatureSums", "refuse_negative"]
 
 
-class FeatureSums:
+class FeatureSums(FloatTable):
     """The sums of a block of columns that are never negative; every array has shape (n_classes, n_features).
 
     - `count` (int64): the cells present, and `sum_of_weights`: their weights.
@@ -41,26 +41,6 @@ class FeatureSums:
         self.count: NDArray[np.int64] = np.zeros(shape, np.int64)
         self._weight: Floats | None = np.zeros(shape) if weighted else None
         self.total: Floats = np.zeros(shape)
-
-    @property
-    def n_classes(self) -> int:
-        """The length of axis 0."""
-        return len(self.count)
-
-    @property
-    def n_features(self) -> int:
-        """The length of axis 1."""
-        return int(self.count.shape[1])
-
-    @property
-    def sum_of_weights(self) -> Floats:
-        """The weights of the cells present; without weights, their count as float64."""
-        return self.count.astype(np.float64) if self._weight is None else self._weight
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
-        return sum(array.nbytes for array in self.arrays().values())
 
     @classmethod
     def of(cls, groups: Groups, block: Sequence[Column], *, infinite: str = "error") -> Self:
@@ -95,11 +75,7 @@ class FeatureSums:
             DataError: a sum that overflows, with the column.
             MergeError: another number of features, or only one side has weights.
         """
-        if self.n_features != other.n_features or self.weighted != other.weighted:
-            raise MergeError(
-                f"Expected sums of {self.n_features} features with weights={self.weighted}, "
-                f"got {other.n_features} features with weights={other.weighted}"
-            )
+        self.check_alike(other, "sums")
         count, weight, total = self.count.copy(), self.sum_of_weights.copy(), self.total.copy()
         with np.errstate(all="ignore"):
             count[index] += other.count
@@ -107,21 +83,9 @@ class FeatureSums:
             total[index] += other.total
         self._put(count, weight, total)
 
-    def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
-        """Make room for new classes: the old class i becomes class index[i] of n_classes."""
-        grown = type(self)(n_classes, self.n_features, self.weighted)
-        arrays = grown.arrays()
-        for name, array in self.arrays().items():
-            arrays[name][index] = array
-        self._take(arrays)
-
     def only(self, classes: NDArray[np.intp]) -> Self:
         """Return the sums of some classes, in the order given."""
         return self.around({name: array[classes] for name, array in self.arrays().items()})
-
-    def copy(self) -> Self:
-        """Return an equal statistic that shares no memory with this one."""
-        return copy.deepcopy(self)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a state file holds, by name: the statistic's own, not copies."""

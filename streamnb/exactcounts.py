@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.counts import refuse_negative
-from streamnb.errors import DataError, FileFormatError, MergeError
+from streamnb.densetable import DenseTable
+from streamnb.errors import FileFormatError
 from streamnb.exactsums import ExactSums
-from streamnb.kernels import Groups
+from streamnb.kernels import SPARSE, Groups, is_everything
 from streamnb.kernels_exact import implementation
+from streamnb.measure import cells_present
 from streamnb.protocols import Codes, Column, Flags, Floats
 
 __all__ = ["ExactCategoryCounts", "ExactFeatureSums", "ExactTable", "exact_weights", "finite_column"]
-
-SPARSE = 4
-"""A batch is counted without a table when that would have more cells than this many for each row."""
 
 WHOLE = 2.0**53
 """Sums of whole numbers up to this are exact as floats."""
@@ -40,19 +39,13 @@ def finite_column(column: Column, place: int, infinite: str) -> tuple[Floats, Fl
         DataError: ±inf, unless `infinite` is "missing", with column `place` and row.
     """
     values = np.asarray(column.values, np.float64)
-    number = np.isfinite(values)
-    present = number if column.valid is None else number & column.valid
-    if present.all():
+    present = cells_present(values, column.valid, place, infinite)
+    if present is None or present.all():
         return values, None
-    if infinite != "missing" and not number.all():
-        unbounded = np.isinf(values) if column.valid is None else np.isinf(values) & column.valid
-        if unbounded.any():
-            row = int(unbounded.argmax())
-            raise DataError(f"Expected a finite number, got {float(values[row])}", column=place, row=row)
     return np.where(present, values, 0.0), present
 
 
-class ExactTable:
+class ExactTable(DenseTable):
     """Exact sums of a block of columns, each (n_classes, n_features), and the `count` (int64) of the cells present.
 
     The sums are `NAMES`, and the weight if rows have weights. Nothing is changed in place, only replaced.
@@ -67,16 +60,6 @@ class ExactTable:
         self.count: NDArray[np.int64] = np.zeros(shape, np.int64)
         names = (*(("weight",) if weighted else ()), *self.NAMES)
         self.sums: Mapping[str, ExactSums] = {name: ExactSums(shape) for name in names}
-
-    @property
-    def n_classes(self) -> int:
-        """The length of axis 0."""
-        return len(self.count)
-
-    @property
-    def n_features(self) -> int:
-        """The length of axis 1."""
-        return int(self.count.shape[1])
 
     @property
     def sum_of_weights(self) -> Floats:
@@ -160,15 +143,10 @@ class ExactTable:
         return table
 
     def _combine(self, other: Self, index: NDArray[np.intp], sign: int) -> None:
-        if self.n_features != other.n_features or self.weighted != other.weighted:
-            raise MergeError(
-                f"Expected sums of {self.n_features} features with weights={self.weighted}, "
-                f"got {other.n_features} features with weights={other.weighted}"
-            )
-        everything = len(index) == self.n_classes and bool((index == np.arange(self.n_classes)).all())
+        self.check_alike(other, "sums")
         count = self.count.copy()
         count[index] += sign * other.count
-        places = slice(None) if everything else index
+        places = slice(None) if is_everything(index, self.n_classes) else index
         self.sums = {name: sums.plus(other.sums[name], places, sign) for name, sums in self.sums.items()}
         self.count = count
 

@@ -64,7 +64,7 @@ class Partition:
 
     def restore(self, state: State) -> None:
         """Go on from what a file holds."""
-        for part in state._parts:
+        for part in state.parts:
             shard = next(iter(part.ledger))
             self.slices[None if self.position.window is None else int(shard.rpartition("@")[2])] = part.statistics
 

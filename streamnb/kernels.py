@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 
 from streamnb.protocols import Codes, Flags, Floats
 
-__all__ = ["Groups", "Kernels", "Pieces", "Sums", "add_table", "implementation", "numpy_kernels"]
+__all__ = [
+    "Groups",
+    "Kernels",
+    "Pieces",
+    "Sums",
+    "add_table",
+    "compiled_wanted",
+    "implementation",
+    "is_everything",
+    "numpy_kernels",
+]
 
 CHUNK = 32_768
 """Values handled at a time: 256 KiB, which stays in a core's own cache together with the column they come from."""
@@ -210,11 +220,17 @@ class CutKernel(Protocol):
     """Cut bytes at spaces; optional, for `text` cuts in its own way without it."""
 
     def __call__(
-        self, data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int
+        self,
+        data: NDArray[np.uint8],
+        meaning: NDArray[np.uint8],
+        first: NDArray[np.int64],
+        least: int,
+        *,
+        ascii_only: bool,
     ) -> Pieces:
         """Return the pieces of `least` bytes or more; document i is data[first[i]:first[i + 1]].
 
-        A byte counts as meaning[byte].
+        A byte counts as meaning[byte]; `ascii_only` says that none of them is above 127.
         """
 
 
@@ -233,8 +249,13 @@ def implementation() -> Kernels:
 
     Numba is imported by the first call, not by `import streamnb`: it takes half a second.
     """
-    compiled = None if os.environ.get("STREAMNB_JIT") == "0" else _compiled()
+    compiled = _compiled() if compiled_wanted() else None
     return numpy_kernels if compiled is None else compiled
+
+
+def compiled_wanted() -> bool:
+    """Whether compiled loops may run: STREAMNB_JIT does not say 0."""
+    return os.environ.get("STREAMNB_JIT") != "0"
 
 
 @cache
@@ -333,8 +354,8 @@ def _tally(
 
 def add_table(table: NDArray[Any], more: NDArray[Any], index: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
     """Add to some rows and columns of a table, in place; `index` and `columns` have no position twice."""
-    if _is_everything(columns, table.shape[1]):
-        if _is_everything(index, len(table)):
+    if is_everything(columns, table.shape[1]):
+        if is_everything(index, len(table)):
             table += more
         else:
             table[index] += more
@@ -342,7 +363,8 @@ def add_table(table: NDArray[Any], more: NDArray[Any], index: NDArray[np.intp], 
         table[np.ix_(index, columns)] += more
 
 
-def _is_everything(index: NDArray[np.intp], length: int) -> bool:
+def is_everything(index: NDArray[np.intp], length: int) -> bool:
+    """Whether an index names all of so many places in their order, so that none need be looked up."""
     return len(index) == length and bool((index == np.arange(length)).all())
 
 

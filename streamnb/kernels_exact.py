@@ -6,7 +6,6 @@ sums: there is only one right answer, so it does not matter which of them ran.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamnb.exactsums import BITS, ExactSums
-from streamnb.kernels import Groups
+from streamnb.kernels import Groups, compiled_wanted
 from streamnb.protocols import Floats
 
 __all__ = ["ExactKernels", "implementation", "numpy_kernels"]
@@ -70,7 +69,7 @@ class ExactKernels(NamedTuple):
 
 def implementation() -> ExactKernels:
     """Return the compiled kernels where Numba can be imported and STREAMNB_JIT is not "0", else NumPy's."""
-    compiled = None if os.environ.get("STREAMNB_JIT") == "0" else _compiled()
+    compiled = _compiled() if compiled_wanted() else None
     return numpy_kernels if compiled is None else compiled
 
 

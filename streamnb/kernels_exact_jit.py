@@ -7,10 +7,9 @@ for which a processor has carries. What does not fit is cut into digits by itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from streamnb.exactsums import ExactSums
 from streamnb.kernels import Groups
 from streamnb.kernels_exact import ExactKernels
+from streamnb.kernels_jit import compiled
 from streamnb.protocols import Floats
 
 __all__ = ["jit_kernels"]
@@ -34,14 +34,6 @@ LOWER = np.int64((1 << 32) - 1)
 LIMB = np.int64((1 << 27) - 1)
 WORDS = 5
 """Words of 64 bits for a class: two for the sum of integers, three for that of their squares."""
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    try:
-        return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
-    except RuntimeError:
-        # No folder can be written to: compile in every process anew.
-        return numba.njit(nogil=True, error_model="numpy")(function)
 
 
 def _extent_of(bits: Any) -> Any:
@@ -65,9 +57,9 @@ def _mantissa(bits: Any) -> Any:
     return fraction if (bits & NUMBER) <= FRACTION else fraction | np.int64(HIDDEN)
 
 
-_extent = _compiled(_extent_of)
-exponent_of = _compiled(_exponent)
-mantissa_of = _compiled(_mantissa)
+_extent = compiled(_extent_of)
+exponent_of = compiled(_exponent)
+mantissa_of = compiled(_mantissa)
 
 
 def _put_integer(planes: Any, cell: Any, low: Any, whole: Any, place: Any) -> None:
@@ -80,7 +72,7 @@ def _put_integer(planes: Any, cell: Any, low: Any, whole: Any, place: Any) -> No
     planes[cell, digit + 2] += above >> np.int64(32)
 
 
-put = _compiled(_put_integer)
+put = compiled(_put_integer)
 
 
 @intrinsic
@@ -140,7 +132,7 @@ def _sum_powers(
                     put(square, j, low2, piece, 2 * unit + 32 * (k - 4))
 
 
-sum_powers = _compiled(_sum_powers)
+sum_powers = compiled(_sum_powers)
 
 
 def _sum_products(cells: Any, bits: Any, low: Any, planes: Any) -> None:
@@ -173,7 +165,7 @@ def _sum_products(cells: Any, bits: Any, low: Any, planes: Any) -> None:
                 put(planes, c, low, -limbs[k] if sign else limbs[k], place + 27 * k)
 
 
-sum_products = _compiled(_sum_products)
+sum_products = compiled(_sum_products)
 
 
 def _span_of(cells: Any, bits: Any) -> Any:
@@ -190,7 +182,7 @@ def _span_of(cells: Any, bits: Any) -> Any:
     return least, most
 
 
-span = _compiled(_span_of)
+span = compiled(_span_of)
 
 
 def _powers(groups: Groups, columns: Sequence[Floats]) -> tuple[ExactSums, ExactSums]:

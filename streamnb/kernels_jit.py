@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streamnb.kernels import Groups, Kernels, Pieces, Sums
 from streamnb.protocols import Codes, Flags, Floats
 
-__all__ = ["jit_kernels"]
+__all__ = ["compiled", "jit_kernels"]
 
 COMPILED = frozenset(map(np.dtype, ("float64", "float32", "int64", "int32", "int16", "uint8")))
 """Types with loops of their own; others are widened first, as each costs a second of compiling at first use."""
@@ -30,7 +30,8 @@ SLOTS = 1 << 17
 """Places for distinct pieces of text at first: twice as many as a few megabytes of text mostly have."""
 
 
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a loop compiled: without the interpreter's lock, in NumPy's arithmetic, kept on disk where that can be."""
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(function)
     except RuntimeError:
@@ -283,14 +284,14 @@ def _cut_all(
     return np.int64(n_pieces), n_distinct
 
 
-_add_lanes = _compiled(_add_lanes)
-_sum_all_jit = _compiled(_sum_all)
-_sum_four_jit: Any = _compiled(_sum_four)
-_sum_four_present_jit: Any = _compiled(_sum_four_present)
-_sum_present_jit = _compiled(_sum_present)
-_tally_all_jit = _compiled(_tally_all)
-_tally_weights_jit = _compiled(_tally_weights)
-_cut_all_jit: Any = _compiled(_cut_all)
+_add_lanes = compiled(_add_lanes)
+_sum_all_jit = compiled(_sum_all)
+_sum_four_jit: Any = compiled(_sum_four)
+_sum_four_present_jit: Any = compiled(_sum_four_present)
+_sum_present_jit = compiled(_sum_present)
+_tally_all_jit = compiled(_tally_all)
+_tally_weights_jit = compiled(_tally_weights)
+_cut_all_jit: Any = compiled(_cut_all)
 
 _NO_FLAGS = np.zeros(0, np.uint8)
 _NO_WEIGHT = np.zeros(0)
@@ -373,8 +374,9 @@ def _tally(
         _tally_all_jit(*given)
 
 
-def _cut(data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int) -> Pieces:
-    ascii_only = bool(data.max(initial=0) < 128)
+def _cut(
+    data: NDArray[np.uint8], meaning: NDArray[np.uint8], first: NDArray[np.int64], least: int, *, ascii_only: bool
+) -> Pieces:
     most = len(data) // 2 + 1  # a piece and a space; documents may touch without one
     most += len(first)
     rows, codes = np.empty(most, np.int32), np.empty(most, np.int32)

@@ -16,7 +16,7 @@ from streamnb.errors import DataError
 from streamnb.kernels import Groups, Kernels, Sums
 from streamnb.protocols import Column, Flags, Floats
 
-__all__ = ["measure"]
+__all__ = ["cells_present", "measure"]
 
 PROBE = 256
 """Values looked at first for NaN: a column that holds NaN mostly shows one early, and is then summed once only."""
@@ -102,7 +102,7 @@ def _measure_one(
     used = _pivots(groups, values, present, pivot)
     sums = kernels.sums(groups, values, present, used)
     if not _finite(sums, used):
-        present = _present(values, column.valid, place, infinite)
+        present = cells_present(values, column.valid, place, infinite)
         used = _pivots(groups, values, present, pivot)
         sums = kernels.sums(groups, values, present, used)
         if not _finite(sums, used):
@@ -134,8 +134,12 @@ def _pivots(groups: Groups, values: NDArray[Any], present: Flags | None, pivot: 
     return np.where(unknown, np.where(np.isfinite(own), own, 0.0), pivot)
 
 
-def _present(values: NDArray[Any], valid: Flags | None, place: int, infinite: str) -> Flags | None:
-    """Which cells hold a number, after a look at every one of them."""
+def cells_present(values: NDArray[Any], valid: Flags | None, place: int, infinite: str) -> Flags | None:
+    """Return which cells hold a number, after a look at every one of them; None may stand for all.
+
+    Raises:
+        DataError: an infinite value, unless `infinite` is "missing", with column `place` and row.
+    """
     if values.dtype.kind != "f":
         return valid
     number: Flags

@@ -7,15 +7,15 @@ rows were cut: one float near 1e9 would be wrong by 1e-7, and so would the varia
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamnb.errors import DataError, FileFormatError, MergeError
-from streamnb.kernels import Groups, Sums, implementation
+from streamnb.densetable import FloatTable, checked_arrays
+from streamnb.errors import DataError
+from streamnb.kernels import Groups, Sums, implementation, is_everything
 from streamnb.measure import measure
 from streamnb.protocols import Column, Floats
 
@@ -42,7 +42,7 @@ class Cells(NamedTuple):
         return Cells._make(map(change, self))
 
 
-class Moments:
+class Moments(FloatTable):
     """The moments of a block of numeric columns; every array has shape (n_classes, n_features).
 
     - `count` (int64): the cells present, and `sum_of_weights`: their weights.
@@ -68,26 +68,6 @@ class Moments:
         self.mean: Floats = np.zeros(shape)
         self.mean_tail: Floats = np.zeros(shape)
         self.sum_of_squared_deviations: Floats = np.zeros(shape)
-
-    @property
-    def n_classes(self) -> int:
-        """The length of axis 0."""
-        return len(self.count)
-
-    @property
-    def n_features(self) -> int:
-        """The length of axis 1."""
-        return int(self.count.shape[1])
-
-    @property
-    def sum_of_weights(self) -> Floats:
-        """The weights of the cells present; without weights, their count as float64."""
-        return self.count.astype(np.float64) if self._weight is None else self._weight
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
-        return sum(array.nbytes for array in self.arrays().values())
 
     @classmethod
     def of(
@@ -145,14 +125,9 @@ class Moments:
             DataError: squared deviations that overflow, with the column.
             MergeError: another number of features, or only one side has weights.
         """
-        if self.n_features != other.n_features or self.weighted != other.weighted:
-            raise MergeError(
-                f"Expected moments of {self.n_features} features with weights={self.weighted}, "
-                f"got {other.n_features} features with weights={other.weighted}"
-            )
+        self.check_alike(other, "moments")
         mine, theirs = self._cells(), other._cells()
-        everything = len(index) == self.n_classes and bool((index == np.arange(self.n_classes)).all())
-        if everything:
+        if is_everything(index, self.n_classes):
             self._put(_added(mine, theirs))
             return
         merged = _added(mine.each(lambda array: array[index]), theirs)
@@ -161,21 +136,9 @@ class Moments:
             array[index] = part
         self._put(whole)
 
-    def grow(self, index: NDArray[np.intp], n_classes: int) -> None:
-        """Make room for new classes: the old class i becomes class index[i] of n_classes."""
-        grown = type(self)(n_classes, self.n_features, self.weighted)
-        arrays = grown.arrays()
-        for name, array in self.arrays().items():
-            arrays[name][index] = array
-        self._take(arrays)
-
     def only(self, classes: NDArray[np.intp]) -> Self:
         """Return the moments of some classes, in the order given."""
         return self.from_arrays({name: array[classes] for name, array in self.arrays().items()})
-
-    def copy(self) -> Self:
-        """Return an equal statistic that shares no memory with this one."""
-        return copy.deepcopy(self)
 
     def pooled(self) -> Moments:
         """Return the moments of all classes together, with one class.
@@ -306,30 +269,3 @@ def _halved(cells: Cells) -> Cells:
     added = _added(cells.each(lambda array: array[:half]), cells.each(lambda array: array[half : 2 * half]))
     rest = cells.each(lambda array: array[2 * half :])
     return Cells._make(np.concatenate(pair) for pair in zip(added, rest, strict=True))
-
-
-def checked_arrays(
-    arrays: Mapping[str, NDArray[Any]], like: Mapping[str, NDArray[Any]], signed: Sequence[str] = ()
-) -> dict[str, NDArray[Any]]:
-    """Return copies of the arrays named in `like`, of the same types, all of one shape (two axes).
-
-    Raises:
-        FileFormatError: an array is absent, or of another shape or type, not finite, or negative and not `signed`.
-    """
-    checked: dict[str, NDArray[Any]] = {}
-    for name, example in like.items():
-        if name not in arrays:
-            raise FileFormatError(f"Expected an array {name!r}, got only {sorted(arrays)}")
-        array = np.asarray(arrays[name])
-        shape = next((other.shape for other in checked.values()), array.shape)
-        if array.ndim != 2 or array.shape != shape or array.dtype != example.dtype:
-            raise FileFormatError(
-                f"Expected {name!r} to be {example.dtype} with two axes like the others, "
-                f"got {array.dtype} of shape {array.shape}"
-            )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise FileFormatError(f"Expected finite numbers in {name!r}, got NaN or infinity")
-        if name not in signed and (array < 0).any():
-            raise FileFormatError(f"Expected numbers of at least 0 in {name!r}, got {array.min()}")
-        checked[name] = np.array(array, order="C")
-    return checked

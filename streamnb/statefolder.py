@@ -174,7 +174,7 @@ def load_folder(path: str | os.PathLike[str]) -> State:
     newest = max((position.newest for position in positions if position.newest is not None), default=None)
     total = State(states[0].schema)
     for state in states:
-        for part in state._parts:
+        for part in state.parts:
             shard = next(iter(part.ledger))
             window = next((Position.from_plain(each).window for each in state.positions.values()), None)
             start = shard.rpartition("@")[2]

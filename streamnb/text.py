@@ -181,6 +181,7 @@ def split(array: pa.Array, text: Text) -> Tokens:
     first -= first[0]
     if not data:
         return Tokens(len(array), pa.array([], pa.large_string()), np.zeros(0, np.int32), np.zeros(0, np.int32))
+    ascii_only = data.isascii()
     compiled = None if chars else implementation().cut
     meaning = _table(text.tokens, text.lowercase)
     if compiled is None:
@@ -189,11 +190,12 @@ def split(array: pa.Array, text: Text) -> Tokens:
     else:
         bytes_, table = np.frombuffer(data, np.uint8), np.frombuffer(meaning, np.uint8)
         # A word has two characters, and so at least two bytes.
-        rows, codes, starts, stops = compiled(bytes_, table, first, 2 if text.tokens == "words" else 1)
+        least = 2 if text.tokens == "words" else 1
+        rows, codes, starts, stops = compiled(bytes_, table, first, least, ascii_only=ascii_only)
         pieces = _taken(bytes_, starts, stops, table)
     distinct = pieces.cast(pa.large_string(), safe=False)
     check_utf8(distinct)
-    if chars or (compiled is not None and data.isascii()):
+    if chars or (compiled is not None and ascii_only):
         return Tokens(len(array), distinct, rows, codes)
     return _refined(len(array), distinct, rows, codes, text)
 

@@ -311,7 +311,7 @@ def test_where_no_folder_can_be_written_loops_are_compiled_anew(monkeypatch):
         return compile_now(*args, **options)
 
     monkeypatch.setattr(numba, "njit", read_only)
-    count = kernels_jit._compiled(kernels_jit._tally_all)
+    count = kernels_jit.compiled(kernels_jit._tally_all)
     table = np.zeros((1, 2), np.int64)
     count(np.zeros(3, np.int32), np.zeros(3, np.int32), np.zeros(1, np.intp), np.ones(1, np.intp), table)
     assert table.tolist() == [[0, 3]]

@@ -23,6 +23,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], set[str]]] = {
             "kernels",
             "kernels_jit",
             "measure",
+            "densetable",
             "kernels_exact",
             "kernels_exact_jit",
             "exactsums",
