@@ -75,13 +75,11 @@ class Training:
 class Intake:
     """The way in for data of any kind: checked against a schema, cut to its `batch_rows` and to the columns wanted.
 
-    The last schema that passed is remembered, so that a stream of small batches is checked once; `odd` are the numbers
-    of its columns that are not plain buffers of numbers.
+    The last schema that passed is remembered, so that a stream of small batches is checked once.
     """
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
         self.schema, self.columns = schema, columns
-        self.odd: list[int] = []
         self._passed: tuple[pa.Schema, list[int] | None] | None = None
 
     def batches(self, data: Any) -> Iterator[pa.RecordBatch]:
@@ -109,7 +107,6 @@ class Intake:
         if passed is None or not passed[0].equals(arrow_schema):
             self.schema.check(arrow_schema, self.columns)
             index = [arrow_schema.get_field_index(name) for name in self.columns]
-            self.odd = [k for k, i in enumerate(index) if arrow_schema.field(i).type.id not in PLAIN]
             passed = (arrow_schema, None if index == list(range(len(arrow_schema))) else index)
             self._passed = passed
         return passed[1]
@@ -194,28 +191,23 @@ def encode_features(batch: pa.RecordBatch, schema: Schema, kept: NDArray[np.intp
 
 
 def encode_few(
-    batch: pa.RecordBatch, schema: Schema, vocabularies: Sequence[Vocabulary], odd: Sequence[int]
+    batch: pa.RecordBatch, schema: Schema, vocabularies: Sequence[Vocabulary]
 ) -> tuple[Blocks, list[Codes]] | None:
     """Encode the features of a few rows, all numbers at once and categories through a dict; None where that can't be.
 
     For columns one by one takes longer than all the rest of a prediction of one row. The batch has the features of
-    the schema in its order, of which `odd` are no plain numbers. Codes are -1 for a missing cell and -2 for a
-    category that the vocabulary has not.
+    the schema in its order. Codes are -1 for a missing cell and -2 for a category that the vocabulary has not.
     """
     if schema.text or not batch.num_rows:
         return None
     n = len(schema.numeric)
-    plain = [i for i in range(n) if i not in odd] if odd else range(n)
-    numeric = np.empty((n, batch.num_rows))
-    if plain:
-        numbers = batch if len(plain) == batch.num_columns else batch.select(plain)
-        tensor = numbers.to_tensor(null_to_nan=True, row_major=True).to_numpy().T
-        if len(plain) == n:
-            numeric = tensor.astype(np.float64, copy=False)
-        else:
-            numeric[plain] = tensor
-    for i in odd:
-        if i < n:
+    try:
+        numeric = _matrix(batch, range(n))
+    except pa.ArrowException:  # some are no plain numbers, say decimals: to ask every column of every row costs more
+        numeric = np.empty((n, batch.num_rows))
+        plain = [i for i in range(n) if batch.schema.field(i).type.id in PLAIN]
+        numeric[plain] = _matrix(batch, plain)
+        for i in set(range(n)).difference(plain):
             one = _numbers(batch.column(i), None)
             numeric[i] = one.values if one.valid is None else np.where(one.valid, one.values, np.nan)
     codes = []
@@ -231,6 +223,15 @@ def encode_few(
     n += len(binary)
     counts = [_numbers(batch.column(n + i), None) for i in range(len(schema.counts))]
     return Blocks(batch.num_rows, numeric, (), binary, counts), codes
+
+
+def _matrix(batch: pa.RecordBatch, columns: Sequence[int]) -> Floats:
+    """Return columns of plain numbers as float64, (n_columns, n_rows), NaN where a cell is missing."""
+    if not columns:
+        return np.zeros((0, batch.num_rows))
+    numbers = batch if len(columns) == batch.num_columns else batch.select(columns)
+    matrix: Floats = numbers.to_tensor(null_to_nan=True, row_major=True).to_numpy().T.astype(np.float64, copy=False)
+    return matrix
 
 
 def weights(column: pa.Array, name: str, keep: Flags | None = None) -> Floats:

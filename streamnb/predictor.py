@@ -181,9 +181,7 @@ class Predictor:
 
     def _encoded(self, batch: pa.RecordBatch) -> tuple[Blocks, list[Codes]]:
         if batch.num_rows <= FEW_ROWS:
-            few = encode_few(
-                batch, self.schema, [vocabulary for vocabulary, _ in self.categorical.values()], self._intake.odd
-            )
+            few = encode_few(batch, self.schema, [vocabulary for vocabulary, _ in self.categorical.values()])
             if few is not None and not self._refused(few[1]):
                 return few
         blocks = encode_features(batch, self.schema)

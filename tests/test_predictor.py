@@ -85,6 +85,29 @@ def test_few_rows_are_scored_as_many_are(unseen: str) -> None:
         assert labels == model.predict(features).to_pylist()
 
 
+def test_few_rows_of_other_types_in_other_threads() -> None:
+    """What one thread's rows are made of has no say in how another's are read."""
+    doubles = pa.table({"a": [1.0], "b": [2.0]})
+    decimals = pa.table({"a": [1.0], "b": pa.array([Decimal("2.00")], pa.decimal128(5, 2))})
+    schema = snb.Schema(label="y", numeric=["a", "b"])
+    model = counted(schema, pa.table({"y": ["u", "v"], "a": [1.0, 3.0], "b": [2.0, 5.0]})).finish()
+    expected = model.predict_proba(doubles)
+    wrong: list[Any] = []
+
+    def ask(rows: pa.Table) -> None:
+        try:
+            wrong.extend(found for _ in range(300) if not np.array_equal(found := model.predict_proba(rows), expected))
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=ask, args=(rows,)) for rows in (doubles, decimals) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
 def test_few_rows_are_refused_as_many_are() -> None:
     """An unseen category and an infinite number are errors in one row too."""
     strict = FULL_STATE.finish(categorical=snb.Categorical(unseen="error"))
