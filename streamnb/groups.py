@@ -17,7 +17,7 @@ from streamnb.schema import Schema
 from streamnb.sources import decoded, open_source
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
-from streamnb.train import inferred_schema
+from streamnb.train import distinct_shards, inferred_schema
 
 __all__ = ["fit_groups"]
 
@@ -72,7 +72,7 @@ def fit_groups(
     schema.check(opened.schema)
     chosen = get_engine(engine, workers, session=session, client=client)
     count = partial(_count, schema, by, columns)
-    shards = {shard.id or str(i): shard for i, shard in enumerate(opened.shards())}.values()
+    shards = distinct_shards(opened.shards())
     results = chosen.fold(count, _join, shards) if isinstance(chosen, Folding) else chosen.map(count, shards)
     groups = _join(results)
     return {key: State.of_shards(schema, group.statistics, group.ledger) for key, group in groups.items()}

@@ -28,7 +28,7 @@ from streamnb.spans import Span, push, slice_of
 from streamnb.state import State
 from streamnb.sufficient import SufficientStatistics
 
-__all__ = ["accumulate", "fit", "inferred_schema"]
+__all__ = ["accumulate", "distinct_shards", "fit", "inferred_schema"]
 
 LIKELY_ID_CATEGORIES = 1000
 """A categorical column with more values than this, and less than two rows to each, is likely an id."""
@@ -190,7 +190,7 @@ def fit(
     skipped = [f"{reason}" for _, reason in opened.skipped]
     for reason in skipped:
         warnings.warn(SkippedWarning(reason), stacklevel=2)
-    run = _Run(schema, _distinct(opened.shards()), Path(checkpoint) if checkpoint is not None else None, shard)
+    run = _Run(schema, distinct_shards(opened.shards()), Path(checkpoint) if checkpoint is not None else None, shard)
     left = run.begin(resume=resume, on_error=on_error)
     total_size = sum(each.size for _, each in run.shards)
     chosen = get_engine(engine, workers, session=session, client=client)
@@ -251,8 +251,8 @@ def _number_columns(schema: Schema | None, infer: dict[str, Any]) -> Iterable[st
     return [*(n for k in ("numeric", "binary", "counts") for n in given.get(k, ())), *([weight] if weight else [])]
 
 
-def _distinct(shards: Iterable[Shard]) -> list[Shard]:
-    """A shard that is listed twice (a file under two globs) is the same data and counts once."""
+def distinct_shards(shards: Iterable[Shard]) -> list[Shard]:
+    """Return each shard once: one that is listed twice (a file under two globs) is the same data."""
     seen: set[str] = set()
     distinct = []
     for shard in shards:
